@@ -79,11 +79,14 @@ test-programs:
 	@tools/system.sh $(PYTHON) $(PY) strace
 
 test: lint test-programs $(ASC)/.ready ## everything: style, types, layers, all tests; as root also the plain-user half
-	@$(PY) -m pytest $(SIDE_BY_SIDE) $(PYTEST_FLAGS) tests || { $(AGAIN); $(PY) -m pytest $(ALONE) $(PYTEST_FLAGS) tests; }
+	@rm -rf .make/promises
+	@export PALYRA_PROMISES=.make/promises/$$([ "$$(id -u)" = 0 ] && echo root || echo plain).json; \
+		$(PY) -m pytest $(SIDE_BY_SIDE) $(PYTEST_FLAGS) tests || { $(AGAIN); $(PY) -m pytest $(ALONE) $(PYTEST_FLAGS) tests; }
 	@test "$$(id -u)" != 0 || $(MAKE) --no-print-directory test-user
+	@$(PY) -m tests.promises
 
 test-user: dev ## what touches the system, conformance and escape tests, as a plain user
-	@tools/plain_user.sh bash -c '$(PY) -m pytest $(SIDE_BY_SIDE) $(PYTEST_FLAGS) $(PLAIN) || \
+	@tools/plain_user.sh bash -c 'export PALYRA_PROMISES=.make/promises/plain.json; $(PY) -m pytest $(SIDE_BY_SIDE) $(PYTEST_FLAGS) $(PLAIN) || \
 		{ $(AGAIN); $(PY) -m pytest $(ALONE) $(PYTEST_FLAGS) $(PLAIN); }'
 
 test-toolchains: dev ## skills and guests built in every language; what builds them is installed below .make
@@ -195,6 +198,7 @@ bench-against: dev ## this tree beside COMMIT, round by round; fails when a row 
 
 docs: dev ## write the generated pages again
 	@$(PY) tools/reference.py
+	@$(PY) -m tests.promises --index
 
 site: dev ## the documentation as a site, built without a warning; in site/
 	@test -x .make/docs/bin/python || $(PYTHON) -m venv .make/docs

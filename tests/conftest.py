@@ -10,6 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests import promises
 from tests.command_line import Cli
 from tests.folders import open_folder
 
@@ -28,6 +29,10 @@ hypothesis.settings.load_profile("promises")
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    promises.register(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -33,4 +33,10 @@ chown -R "$user:$(id -g "$user")" "$copy"
 cd "$copy"
 setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups --inh-caps=-all \
     env --ignore-environment HOME="$copy/.plain-home" USER="$user" LOGNAME="$user" LANG=C.UTF-8 \
-    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@" || status=$?
+# Which promises were shown here; the checkout's `make test` looks at it.
+if [ -f .make/promises/plain.json ]; then
+    mkdir -p "$here/.make/promises"
+    cat .make/promises/plain.json >"$here/.make/promises/plain.json"
+fi
+exit "${status:-0}"

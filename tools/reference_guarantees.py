@@ -1,13 +1,13 @@
 """docs/guarantees.md: each guarantee, how each backend keeps it, and the attacks that must fail.
 
 What is claimed is taken from plans that the backends really make, for a few machines described by values; how it is
-kept is a sentence in `HOW`. A claim without its sentence, and a sentence without its claim, is an error.
+kept is a sentence in `HOW`. A claim without its sentence, and a sentence without its claim, is an error. The attacks
+are the promises of docs/security/promises.toml that have the guarantee as their source.
 """
 
 from __future__ import annotations
 
-import ast
-import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,8 @@ from palyra.sandbox.wasm import GUARANTEES
 from reference_config import read_notes
 
 PROJECT = Path(__file__).parents[1]
-ATTACKS = (PROJECT / "tests" / "conformance", PROJECT / "tests" / "podman")
+PROMISES = PROJECT / "docs" / "security" / "promises.toml"
+OTHER_SOURCE = "threat model"
 
 WASM = "wasm"
 _RLIMIT_CPU = "`RLIMIT_CPU`, set before the program's first instruction; SIGXCPU, one second later SIGKILL"
@@ -174,8 +175,9 @@ def make_guarantees() -> Iterator[str]:
         "A guarantee is a promise with an attack that must fail. A backend claims one only where the host can keep it; "
         "a call states what it needs, and is refused with `UNENFORCEABLE` where no backend gives that. What was in "
         "force for a call stands in its attestation under `sandbox_enforcement.guarantees`, and what was wanted and "
-        "absent under `degraded`. `palyra sandbox list` shows what holds on your host. Every attack runs as root and "
-        "as a plain user; no promise rests on the checks before the start alone. What is **not** promised is in "
+        "absent under `degraded`. `palyra sandbox list` shows what holds on your host. Attacks run as root and as a "
+        "plain user; [the list of tests](security/tests.md) names the tests of each, and where they run. No guarantee "
+        "rests on the checks before the start alone. What is **not** promised is in "
         "[the threat model](threat-model.md)."
     )
     yield "\n".join(_promises())
@@ -192,20 +194,21 @@ def make_guarantees() -> Iterator[str]:
     yield "## What a call needs"
     yield "\n".join(_needs())
     yield "## The attacks"
-    for guarantee, tests in find_attacks().items():
+    yield "Each is a promise. Its id leads to the tests that show it."
+    for guarantee, attacks in read_attacks().items():
         yield f"### {guarantee}"
-        yield "\n".join(f"- [{path.stem}](../{path}): `{name}`" for path, name in tests)
+        yield "\n".join(f"- [`{name}`](security/tests.md#{_anchor(name)}): {says}" for name, says in attacks.items())
 
 
 def _promises() -> Iterator[str]:
-    notes, attacks = read_notes(Guarantee), find_attacks()
+    notes, attacks = read_notes(Guarantee), read_attacks()
     yield f"| guarantee | the promise | {' | '.join(COLUMNS.values())} | attacked by |"
     yield "|---|---|" + "---|" * len(COLUMNS) + "---|"
     for guarantee in Guarantee:
         how = [HOW.get((guarantee, name), "not claimed") for name in COLUMNS]
         count = len(attacks.get(guarantee, ()))
-        tests = f"[{count} {'tests' if count > 1 else 'test'}](#{guarantee.lower()})" if count else "–"
-        yield f"| `{guarantee}` | {notes[guarantee.name]} | {' | '.join(how)} | {tests} |"
+        link = f"[{count} {'attacks' if count > 1 else 'attack'}](#{guarantee.lower()})" if count else "–"
+        yield f"| `{guarantee}` | {notes[guarantee.name]} | {' | '.join(how)} | {link} |"
 
 
 def _matrix(claims: dict[tuple[str, int], frozenset[Guarantee]]) -> Iterator[str]:
@@ -275,19 +278,14 @@ def _check_how(claims: dict[tuple[str, int], frozenset[Guarantee]]) -> None:
         raise LookupError(f"tools/reference_guarantees.py: HOW and the backends' claims differ: {odd[0]}")
 
 
-def find_attacks() -> dict[Guarantee, list[tuple[Path, str]]]:
-    """The conformance tests by guarantee: those that name it, and those of a file that is about it alone."""
-    found: dict[Guarantee, list[tuple[Path, str]]] = {guarantee: [] for guarantee in Guarantee}
-    for path in sorted(path for folder in ATTACKS for path in folder.rglob("test_*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        title = (ast.get_docstring(tree) or "").partition(":")[0]
-        of_file = frozenset({Guarantee[title]}) if title in Guarantee.__members__ else frozenset()
-        for test in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
-            if test.name.startswith("test_"):
-                for guarantee in _guarantees_in(ast.unparse(test)) or of_file:
-                    found[guarantee].append((path.relative_to(PROJECT), test.name))
-    return {guarantee: tests for guarantee, tests in found.items() if tests}
+def read_attacks() -> dict[Guarantee, dict[str, str]]:
+    """Return the promises of each guarantee: id and sentence, in the order of the page."""
+    found: dict[Guarantee, dict[str, str]] = {guarantee: {} for guarantee in Guarantee}
+    for name, promise in tomllib.loads(PROMISES.read_text(encoding="utf-8")).items():
+        if promise["source"] != OTHER_SOURCE:
+            found[Guarantee[promise["source"]]][name] = promise["says"]
+    return {guarantee: attacks for guarantee, attacks in found.items() if attacks}
 
 
-def _guarantees_in(text: str) -> frozenset[Guarantee]:
-    return frozenset(Guarantee[name] for name in re.findall(r"\bGuarantee\.([A-Z_]+)", text))
+def _anchor(name: str) -> str:
+    return name.replace(".", "")

@@ -35,7 +35,7 @@ NAV: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
                 ("Verify as an auditor", "guide/verify-as-an-auditor.md"),
                 ("Harden the host", "guide/harden-the-host.md"))),
     ("Trust", (("Guarantees", "guarantees.md"), ("Threat model", "threat-model.md"), ("Tests", "testing.md"),
-               ("Security policy", "project/SECURITY.md"))),
+               ("Tests of each promise", "security/tests.md"), ("Security policy", "project/SECURITY.md"))),
     ("Reference", ()),
     ("Specifications", ()),
     ("Decisions", ()),

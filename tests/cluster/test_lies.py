@@ -23,6 +23,7 @@ from palyra.launch.removing import remove_tree
 from palyra.model.outcome import Status
 from tests.cluster.machines import CLUSTER_KEY, Machines, plan_of
 from tests.conformance.arena import Kept
+from tests.promises import promise
 
 HONEST: dict[str, Any] = {
     "status": "completed",
@@ -184,6 +185,7 @@ def test_a_file_that_changes_within_one_tick_of_the_clock_is_read_again(tmp_path
         assert not trees.is_same(folder, taken, known, most=64)
 
 
+@promise("cluster.swapped-folder")
 def test_a_folder_swapped_for_a_link_while_it_is_read_shows_nothing_of_where_it_leads(tmp_path):
     """A process in the background writes the same workspace; what lies outside must not be sent to a node with it."""
     blobs, folder, outside = BlobFolder(tmp_path / "b"), tmp_path / "w", tmp_path / "outside"

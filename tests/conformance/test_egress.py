@@ -22,6 +22,7 @@ from palyra.model.call import Tier
 from palyra.model.host import Guarantee
 from palyra.model.outcome import Connection
 from tests.conformance.arena import Arena, Result, grant, require
+from tests.promises import promise
 from tests.servers import BIG_BYTES, Seen, tcp, web
 
 pytestmark = pytest.mark.slow
@@ -69,6 +70,7 @@ def verdicts(result: Result) -> list[tuple[str, int, str]]:
 # ── what is granted works, with no proxy settings ──
 
 
+@promise("host-allowlist.granted-name")
 def test_a_raw_client_reaches_the_granted_name_and_bytes_are_counted(tier_c: Arena, server: Seen) -> None:
     program = "report([fetch('granted.test', int(sys.argv[1])), fetch('granted.test', int(sys.argv[1]), path='/big')])"
     result = attack(
@@ -82,6 +84,7 @@ def test_a_raw_client_reaches_the_granted_name_and_bytes_are_counted(tier_c: Are
     assert Guarantee.HOST_ALLOWLIST in result.plan.guarantees
 
 
+@promise("host-allowlist.granted-name")
 @pytest.mark.parametrize("proxy", [False, True], ids=["transparent", "proxy"])
 def test_curl_reaches_the_granted_name(tier_c: Arena, server: Seen, proxy: bool) -> None:
     curl = shutil.which("curl", path="/usr/bin:/bin")
@@ -95,6 +98,7 @@ def test_curl_reaches_the_granted_name(tier_c: Arena, server: Seen, proxy: bool)
     assert verdicts(result) == [("granted.test", server.port, "allowed")]
 
 
+@promise("host-allowlist.granted-name")
 def test_git_clones_over_http(tier_c: Arena, tmp_path: Path) -> None:
     git = shutil.which("git", path="/usr/bin:/bin")
     if git is None:
@@ -165,6 +169,7 @@ def make_repository(folder: Path, git: str) -> None:
     run("-C", str(bare), "update-server-info")
 
 
+@promise("host-allowlist.granted-address")
 def test_a_host_that_speaks_first_and_a_granted_address_are_reached(tier_c: Arena) -> None:
     program = """
     def echo(host, port):
@@ -194,6 +199,7 @@ report(tried(talk, "granted.test", int(sys.argv[1])))
 """
 
 
+@promise("host-allowlist.mail")
 @pytest.mark.parametrize("start", [r"SSH-2.0-x", r"*1\\r\\n$4\\r\\nPING", r"EHLO me", r"\\x16\\x03\\x01"])
 def test_a_mail_server_on_a_granted_port_is_not_spoken_to(tier_c: Arena, start: str) -> None:
     with tcp(greeting=b"220 mail.test ESMTP\r\n") as seen:
@@ -202,6 +208,7 @@ def test_a_mail_server_on_a_granted_port_is_not_spoken_to(tier_c: Arena, start: 
     assert ("granted.test", seen.port, "denied") in verdicts(result)
 
 
+@promise("host-allowlist.known-protocols")
 def test_a_host_granted_raw_is_spoken_to_in_any_protocol(tier_c: Arena) -> None:
     with tcp(greeting=b"220 mail.test ESMTP\r\n") as seen:
         name, address = at_port(seen.port)
@@ -214,6 +221,7 @@ def at_port(port: int) -> tuple[str, str]:
     return f"granted.test:{port}", f"127.0.0.1:{port}"
 
 
+@promise("host-allowlist.granted-address")
 def test_a_granted_ipv6_address_is_reached(tier_c: Arena) -> None:
     program = "report(tried(fetch, '::1', int(sys.argv[1]), f'[::1]:{sys.argv[1]}'))"
     with web(address="::1") as server:
@@ -221,6 +229,7 @@ def test_a_granted_ipv6_address_is_reached(tier_c: Arena) -> None:
     assert result.json == "HTTP/1.1 200 OK"
 
 
+@promise("host-allowlist.suffix")
 def test_names_below_a_granted_suffix_are_reached_and_the_bare_suffix_is_not(tier_c: Arena, server: Seen) -> None:
     program = "report([tried(fetch, host, int(sys.argv[1])) for host in ('a.sub.test', 'b.sub.test', 'sub.test')])"
     granted = (f"*.sub.test:{server.port}", f"127.0.0.1:{server.port}")
@@ -231,6 +240,7 @@ def test_names_below_a_granted_suffix_are_reached_and_the_bare_suffix_is_not(tie
     ]
 
 
+@promise("host-allowlist.own-loopback")
 def test_the_programs_own_loopback_stays_its_own(tier_c: Arena, server: Seen) -> None:
     """A development server on the very port that is granted elsewhere."""
     program = """
@@ -253,6 +263,7 @@ def test_the_programs_own_loopback_stays_its_own(tier_c: Arena, server: Seen) ->
 # ── everything else fails fast ──
 
 
+@promise("host-allowlist.other-destinations")
 def test_every_other_way_out_fails_fast_and_names_are_recorded(tier_c: Arena, server: Seen) -> None:
     name = f"palyra-test-{os.urandom(8).hex()}"
     with tcp() as beside, socket.socket(socket.AF_UNIX) as abstract:
@@ -329,6 +340,7 @@ def test_every_other_way_out_fails_fast_and_names_are_recorded(tier_c: Arena, se
     }
 
 
+@promise("host-allowlist.other-destinations")
 def test_on_the_usual_ports_every_other_address_is_refused_and_recorded(tier_c: Arena) -> None:
     """One listener serves a low port on all addresses; which one was dialled still decides."""
     program = """
@@ -344,6 +356,7 @@ def test_on_the_usual_ports_every_other_address_is_refused_and_recorded(tier_c: 
     ]
 
 
+@promise("host-allowlist.fronting")
 def test_a_host_header_or_sni_of_another_name_is_refused(tier_c: Arena, server: Seen) -> None:
     program = """
     import ssl
@@ -374,6 +387,7 @@ def test_a_host_header_or_sni_of_another_name_is_refused(tier_c: Arena, server: 
     assert all(verdict != "failed" for _, _, verdict in verdicts(result))
 
 
+@promise("host-allowlist.fronting")
 def test_a_request_in_no_usual_form_does_not_reach_another_name_of_the_granted_host(
     tier_c: Arena, server: Seen
 ) -> None:
@@ -400,6 +414,7 @@ def test_a_request_in_no_usual_form_does_not_reach_another_name_of_the_granted_h
     assert verdicts(result).count(("granted.test", server.port, "denied")) == 4
 
 
+@promise("host-allowlist.proxy")
 def test_the_proxy_refuses_what_is_not_granted_in_every_protocol(tier_c: Arena, server: Seen) -> None:
     program = """
     port = int(sys.argv[1])
@@ -436,6 +451,7 @@ def test_the_proxy_refuses_what_is_not_granted_in_every_protocol(tier_c: Arena, 
     assert ("169.254.169.254", 80, "denied") in verdicts(result)
 
 
+@promise("host-allowlist.private-address")
 def test_a_granted_name_that_leads_to_a_private_address_is_refused_without_the_address(
     tier_c: Arena, server: Seen
 ) -> None:
@@ -452,6 +468,7 @@ def test_a_granted_name_that_leads_to_a_private_address_is_refused_without_the_a
     assert "127.0.0.1" in one.why
 
 
+@promise("host-allowlist.listeners")
 def test_our_listeners_cannot_be_taken_over_or_reached_from_outside(tier_c: Arena, server: Seen) -> None:
     program = """
     def bind(kind, port):
@@ -477,6 +494,7 @@ def test_our_listeners_cannot_be_taken_over_or_reached_from_outside(tier_c: Aren
         assert outside.connect_ex(("127.0.0.1", 1023)) != 0
 
 
+@promise("host-allowlist.closed-connections")
 def test_nothing_stays_open_when_the_call_is_over(tier_c: Arena, server: Seen) -> None:
     before = len(os.listdir("/proc/self/fd"))
     program = (

@@ -26,6 +26,7 @@ from palyra.model.plan import ProcessPlan
 from palyra.sandbox.etc_words import FOLDER_NAME
 from palyra.sandbox.planner import plan_job
 from tests.conformance.arena import OPEN, PRELUDE, PYTHON, Arena, Kept, arena, host, require
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +65,7 @@ async def told(made: ProcessExecutor, plan: ProcessPlan) -> Any:
     return json.loads(kept.stdout)
 
 
+@promise("fs-isolated.etc")
 @pytest.mark.parametrize("net", [NO_NETWORK, OPEN], ids=["isolated", "shared network"])
 def test_a_program_sees_the_same_etc_with_and_without_the_folder(place: Arena, net: NetGrant) -> None:
     async def story() -> tuple[Any, Any]:
@@ -102,6 +104,7 @@ def test_programs_find_what_they_ask_etc_for(place: Arena, folder: bool) -> None
     assert found == {path: os.path.exists(path) for path in found}
 
 
+@promise("fs-isolated.etc")
 def test_nothing_of_it_can_be_changed_from_inside(place: Arena) -> None:
     program = """
     def moved():
@@ -125,6 +128,7 @@ def test_nothing_of_it_can_be_changed_from_inside(place: Arena) -> None:
     assert asyncio.run(story()) == ["EROFS"] * 9
 
 
+@promise("fs-isolated.etc")
 def test_a_sandbox_that_waited_is_not_used_once_the_host_has_other_files(place: Arena, tmp_path: Path) -> None:
     async def story() -> tuple[int, int]:
         made = ProcessExecutor(host(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
@@ -146,6 +150,7 @@ def test_a_sandbox_that_waited_is_not_used_once_the_host_has_other_files(place: 
     assert asyncio.run(story()) == (0, 1)
 
 
+@promise("fs-isolated.etc")
 def test_what_changes_on_the_host_while_a_sandbox_is_made_is_seen_by_it(place: Arena, tmp_path: Path) -> None:
     async def story() -> list[int]:
         made, plan = ProcessExecutor(host()), planned(place, "report(0)")

@@ -14,6 +14,7 @@ from palyra.model.host import Guarantee
 from palyra.model.outcome import Status
 from palyra.sandbox.view import HIDDEN_TEXT
 from tests.conformance.arena import Arena
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +27,7 @@ def _claimed(tier_c: Arena) -> None:
     require(Tier.C, Guarantee.FS_ISOLATED)
 
 
+@promise("fs-isolated.read-outside")
 def test_a_secret_beside_the_workspace_cannot_be_read_in_any_way(tier_c: Arena) -> None:
     (tier_c.workspace / "link").symlink_to(tier_c.secret)
     (tier_c.workspace / "folder").symlink_to(tier_c.outside)
@@ -49,6 +51,7 @@ def test_a_secret_beside_the_workspace_cannot_be_read_in_any_way(tier_c: Arena) 
     assert set(found.values()) <= {"ENOENT", "EACCES", "EPERM"}, found
 
 
+@promise("fs-isolated.private-places")
 def test_homes_the_state_folder_and_other_workspaces_do_not_exist_inside(tier_c: Arena) -> None:
     found = tier_c.attack(
         """
@@ -61,6 +64,7 @@ def test_homes_the_state_folder_and_other_workspaces_do_not_exist_inside(tier_c:
     assert seen == {"/home": ["agent"], "/home/agent": [], "/var": ["tmp"]}
 
 
+@promise("fs-isolated.write-outside")
 def test_nothing_outside_can_be_written_in_any_way(tier_c: Arena) -> None:
     (tier_c.workspace / "link").symlink_to(tier_c.secret)
     (tier_c.workspace / "dangling").symlink_to(tier_c.outside / "new")
@@ -91,6 +95,7 @@ def test_nothing_outside_can_be_written_in_any_way(tier_c: Arena) -> None:
     assert sorted(path.name for path in tier_c.folder.iterdir()) == ["outside", "workspace"]
 
 
+@promise("fs-isolated.ordinary-work")
 def test_the_workspace_and_the_private_folders_can_be_written(tier_c: Arena) -> None:
     found = tier_c.attack(
         """
@@ -102,6 +107,7 @@ def test_the_workspace_and_the_private_folders_can_be_written(tier_c: Arena) -> 
     assert (tier_c.workspace / "new").stat().st_uid == tier_c.owner
 
 
+@promise("fs-isolated.private-folders")
 def test_private_folders_are_bounded_and_gone_afterwards(tier_c: Arena) -> None:
     from palyra.model.limits import Limits
 
@@ -120,6 +126,7 @@ def test_private_folders_are_bounded_and_gone_afterwards(tier_c: Arena) -> None:
     assert tier_c.attack('report(os.listdir("/tmp"))').json == [tier_c.folder.name]
 
 
+@promise("fs-isolated.kernel-settings")
 def test_kernel_settings_cannot_be_opened_for_writing(tier_c: Arena) -> None:
     found = tier_c.attack(
         """
@@ -142,6 +149,7 @@ def test_kernel_settings_cannot_be_opened_for_writing(tier_c: Arena) -> None:
     assert set(found) <= harmless, found
 
 
+@promise("fs-isolated.device-modes")
 def test_nothing_of_the_hosts_gets_another_mode_owner_or_time(tier_c: Arena) -> None:
     """A sandbox that keeps uid 0 owned the machine's devices, and the kernel's files, which every /proc shows: `chmod 0
     /dev/null` held for all programs of the machine, and `chmod 444 /proc/kpagecount` for all its users."""
@@ -172,6 +180,7 @@ def test_nothing_of_the_hosts_gets_another_mode_owner_or_time(tier_c: Arena) -> 
     assert found == [[], True, 1, 4]
 
 
+@promise("fs-isolated.engine-environment")
 def test_the_engines_environment_cannot_be_read(tier_c: Arena) -> None:
     os.environ["PALYRA_TEST_SECRET"] = "do not show"
     try:
@@ -189,6 +198,7 @@ def test_the_engines_environment_cannot_be_read(tier_c: Arena) -> None:
     assert found["env"].keys() <= {"PATH", "HOME", "LC_CTYPE"}  # the interpreter sets the last one itself
 
 
+@promise("fs-isolated.protected-paths")
 def test_a_protected_folder_cannot_be_written_or_renamed_away(tier_c: Arena) -> None:
     git = tier_c.workspace / ".git"
     (git / "hooks").mkdir(parents=True)
@@ -225,6 +235,7 @@ def test_a_protected_folder_cannot_be_written_or_renamed_away(tier_c: Arena) -> 
     assert (tier_c.workspace / ".env").read_text() == "TOKEN=1\n"
 
 
+@promise("fs-isolated.swapped-mount")
 def test_a_folder_swapped_for_a_link_while_the_sandbox_is_made_opens_nothing(tier_c: Arena) -> None:
     """The agent's other call renames `.git` and puts a link to a secret folder there, over and over."""
     git, spare, link = (tier_c.workspace / name for name in (".git", "spare", "link"))
@@ -262,6 +273,7 @@ def test_a_folder_swapped_for_a_link_while_the_sandbox_is_made_opens_nothing(tie
     assert set(statuses) <= {Status.COMPLETED, Status.FAILED}
 
 
+@promise("fs-isolated.granted-folders")
 def test_granted_folders_are_readable_and_nothing_more(tier_c: Arena) -> None:
     found = tier_c.attack(
         "report([tried(read, sys.argv[1]), tried(write, sys.argv[1])])",
@@ -271,6 +283,7 @@ def test_granted_folders_are_readable_and_nothing_more(tier_c: Arena) -> None:
     assert found == ["the secret", "EROFS"]
 
 
+@promise("fs-isolated.granted-toolchain")
 def test_a_program_of_a_toolchain_outside_the_system_folders_runs(tier_c: Arena) -> None:
     tool = tier_c.outside / "tool"
     tool.write_text("#!/bin/sh\necho tool ran in $PWD\n")
@@ -279,6 +292,7 @@ def test_a_program_of_a_toolchain_outside_the_system_folders_runs(tier_c: Arena)
     assert result.output.stdout == f"tool ran in {tier_c.workspace}\n"
 
 
+@promise("workspace.system-folders")
 def test_a_workspace_that_is_no_project_folder_is_refused(place_c: Arena) -> None:
     from dataclasses import replace
 
@@ -291,6 +305,7 @@ def test_a_workspace_that_is_no_project_folder_is_refused(place_c: Arena) -> Non
             plan_job(replace(job, workspace=replace(job.workspace, path=path)), host())
 
 
+@promise("fs-isolated.copied-settings")
 def test_of_a_copied_file_the_program_changes_its_copy_alone(tier_c: Arena) -> None:
     """As git changes its settings: a new file beside it, renamed over what the name leads to. Nothing that a program
     does to its copy, or to the link that shows it, opens the host's file, and the name cannot be taken away."""
@@ -325,6 +340,7 @@ def test_of_a_copied_file_the_program_changes_its_copy_alone(tier_c: Arena) -> N
     assert not settings.is_symlink()
 
 
+@promise("fs-isolated.copied-settings")
 @pytest.mark.parametrize("shut", ["config", "sub"], ids=["file", "folder"])
 def test_of_a_file_that_the_program_may_not_read_it_gets_no_copy(tier_c: Arena, shut: str) -> None:
     """An agent moved root's file to the name of settings that are copied, and the copy, which root made, was its own to
@@ -343,6 +359,7 @@ def test_of_a_file_that_the_program_may_not_read_it_gets_no_copy(tier_c: Arena, 
     assert settings.read_text() == "somebody else's"
 
 
+@promise("git.copied-settings-bounded")
 def test_hundreds_of_files_to_be_copied_fill_no_memory_and_keep_no_sandbox_from_starting(tier_c: Arena) -> None:
     """A program can make as many as are closed, of a megabyte that is a hole on the disk: each sandbox that waited held
     all its private room of memory that no limit of a program's counts. What is too much is protected as it is."""
@@ -360,6 +377,7 @@ def test_hundreds_of_files_to_be_copied_fill_no_memory_and_keep_no_sandbox_from_
     assert "Read-only file system" in result.output.stderr
 
 
+@promise("fs-isolated.ordinary-work", "fs-isolated.protected-paths")
 def test_git_works_inside_with_its_own_files_closed(tier_c: Arena) -> None:
     git = Path("/usr/bin/git")
     if not git.exists():

@@ -14,10 +14,12 @@ from palyra.model.limits import MIB, Limits
 from palyra.model.outcome import Status
 from palyra.sandbox.starter import START_FILE
 from tests.conformance.arena import Arena
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
 
+@promise("sandbox.first-process")
 def test_no_process_inside_has_a_higher_limit_than_the_plan(tier_c: Arena) -> None:
     """A program could write its own code into the first process, which has its uid, and run on without any limit."""
     limits = Limits(wall_ms=30_000, cpu_ms=7000, memory_bytes=256 * MIB, open_files=99, file_bytes=MIB, processes=77)
@@ -36,6 +38,7 @@ def test_no_process_inside_has_a_higher_limit_than_the_plan(tier_c: Arena) -> No
     assert found[0]["Max open files"] == "99"
 
 
+@promise("sandbox.first-process")
 def test_the_first_process_has_no_more_than_the_program(tier_c: Arena) -> None:
     """It has the program's uid, so whatever it had, a program could have."""
     found = tier_c.attack(
@@ -61,6 +64,7 @@ def test_the_first_process_has_no_more_than_the_program(tier_c: Arena) -> None:
     assert found.json["memory"] in (["EACCES", "EACCES"], ["EACCES", "EROFS"])
 
 
+@promise("sandbox.never-started")
 def test_a_program_that_ran_cannot_have_it_attested_that_it_never_began(tier_c: Arena) -> None:
     """The nonce that means so stays in the first process's memory: who reads it there writes it, and has not run."""
     found = tier_c.attack(
@@ -77,6 +81,7 @@ def test_a_program_that_ran_cannot_have_it_attested_that_it_never_began(tier_c: 
     assert (found.execution.status, found.json) == (Status.COMPLETED, "not read")
 
 
+@promise("fs-isolated.swapped-mount")
 def test_a_link_put_over_a_hidden_file_meanwhile_cannot_empty_a_file_outside(tier_c: Arena) -> None:
     """The launcher used to make the mount point by name, and a swapped link led it to any file of the user's."""
     victim = tier_c.outside / "precious"
@@ -104,6 +109,7 @@ def _exchange(first: Path, second: Path, stop: threading.Event) -> None:
         libc.renameat2(-100, os.fsencode(first), -100, os.fsencode(second), 2)
 
 
+@promise("fs-isolated.swapped-mount")
 def test_a_folder_cannot_be_mounted_over_the_system_through_a_swapped_name(tier_c: Arena) -> None:
     """The held shell itself would then come from the attacker's folder, before any limit is set."""
     payload, github = tier_c.workspace / "payload", tier_c.workspace / ".github"

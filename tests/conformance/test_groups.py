@@ -25,6 +25,7 @@ from palyra.sandbox.planner import plan_job
 from palyra.sandbox.probe import probe
 from tests.conformance.arena import PRELUDE, PYTHON, Arena, Kept, Result
 from tests.conformance.survivors import SURVIVOR, still_writing
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 WALL_MS = 120_000
@@ -81,6 +82,7 @@ def need(result: Result, claimed: Guarantee) -> None:
         pytest.skip(f"not claimed: {result.plan.degraded}")
 
 
+@promise("memory-limit-tree.many-processes")
 def test_many_small_processes_together_stop_at_the_limit(place: Arena, made: list[str]) -> None:
     """Each stays below the limit of a process; a shared mapping does not even count there."""
     program = """
@@ -104,6 +106,7 @@ report(sum(os.wait()[1] == 9 for _ in range(6)))
     assert groups_left(made) == []
 
 
+@promise("memory-limit-tree.shared-mapping")
 def test_a_program_over_the_limit_of_the_tree_is_ended_and_named(place: Arena) -> None:
     program = (
         "import mmap\nm = mmap.mmap(-1, 512 << 20)\nfor at in range(0, len(m), 4096): m[at] = 1\nprint('all of it')"
@@ -127,6 +130,7 @@ except OSError as error:
 """
 
 
+@promise("process-limit.root")
 def test_a_fork_bomb_stops_at_the_limit_for_root_too(place: Arena) -> None:
     result = run(place, PYTHON, "-I", "-S", "-c", PRELUDE + BOMB, limits=Limits(processes=50, wall_ms=WALL_MS))
     need(result, Guarantee.PROCESS_LIMIT)
@@ -134,6 +138,7 @@ def test_a_fork_bomb_stops_at_the_limit_for_root_too(place: Arena) -> None:
     assert (failed, running <= 50) == ("EAGAIN", True), running
 
 
+@promise("process-limit.older-kernel")
 def test_without_pid_max_of_its_own_a_sandbox_of_uid_0_is_bounded_by_a_group_and_any_other_needs_none(
     place_c: Arena, made: list[str]
 ) -> None:
@@ -146,6 +151,7 @@ def test_without_pid_max_of_its_own_a_sandbox_of_uid_0_is_bounded_by_a_group_and
     assert groups_left(made) == []
 
 
+@promise("process-limit.uncounted-root")
 def test_where_nothing_counts_uid_0s_processes_the_call_is_refused(place_c: Arena) -> None:
     host = replace(older(), cgroup_pids="")
     if not keeps_root(place_c.job("/bin/true"), host):
@@ -154,6 +160,7 @@ def test_where_nothing_counts_uid_0s_processes_the_call_is_refused(place_c: Aren
         plan_job(place_c.job("/bin/true"), host)
 
 
+@promise("tree-kill.cgroup-escape")
 def test_nobody_gets_out_of_the_group(place: Arena, made: list[str]) -> None:
     """Not by writing its pid elsewhere, and not by a double fork."""
     facts = grouped().cgroup_limits

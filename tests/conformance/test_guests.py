@@ -27,6 +27,7 @@ from palyra.model.outcome import Execution, Status
 from palyra.model.wasm import CapabilityGrants, GuestKind, HostAnswer, StorageGrant, WasmLimits, WasmPlan
 from palyra.wiring.guests import artefact_meaning, compiler_plan, worker_plan
 from tests.conformance.arena import host, require
+from tests.promises import promise
 from tests.unit.inside.wasm.components import STORING, component
 from tests.unit.inside.wasm.guests import ECHO, LOOP, TOO_FAR, module
 
@@ -98,6 +99,7 @@ def children() -> set[str]:
     return found
 
 
+@promise("guest.broken-worker")
 def test_a_guest_answers_and_nothing_is_left(jail: Jail) -> None:
     before = children()
     descriptors = len(os.listdir("/proc/self/fd"))
@@ -110,6 +112,7 @@ def test_a_guest_answers_and_nothing_is_left(jail: Jail) -> None:
     assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
+@promise("guest.limits")
 @pytest.mark.parametrize(("wasm", "kind", "words"), TOO_FAR)
 def test_too_far_has_an_end_of_its_own_in_the_jail_too(jail: Jail, wasm: bytes, kind: EndKind, words: str) -> None:
     jail.answers["log"] = b""
@@ -118,12 +121,14 @@ def test_too_far_has_an_end_of_its_own_in_the_jail_too(jail: Jail, wasm: bytes, 
     assert words in (execution.message or "")
 
 
+@promise("guest.limits")
 def test_a_deadline_holds_in_the_jail(jail: Jail) -> None:
     limits = WasmLimits(fuel=10**15, wall_ms=300)
     execution, _ = jail.use(lambda jail: jail.run(LOOP, limits=limits))
     assert (execution.status, execution.reason) == (Status.TIMEOUT, Reason.TIMEOUT)
 
 
+@promise("guest.limits")
 def test_a_component_that_sleeps_ends_by_its_deadline(jail: Jail) -> None:
     """There is no clock to sleep by: a guest can only spin, or wait for an answer that does not come."""
     slow = WasmLimits(fuel=10**15, wall_ms=300)
@@ -152,6 +157,7 @@ def test_the_machine_code_that_ran_is_named_by_its_digest(jail: Jail) -> None:
     assert execution.compiled_sha256 == sha256_hex(path.read_bytes()[MAC_BYTES:])
 
 
+@promise("guest.broken-worker")
 def test_host_calls_are_answered_by_the_engine_alone(jail: Jail) -> None:
     jail.answers["storage-get"] = b"kept"
     guest = module(
@@ -168,6 +174,7 @@ def test_host_calls_are_answered_by_the_engine_alone(jail: Jail) -> None:
     assert jail.asked == [("storage-get", "cache", b"k")]
 
 
+@promise("guest.broken-worker")
 def test_killing_workers_under_64_calls_fails_only_the_calls_they_held(jail: Jail) -> None:
     waiting = module(
         "channel-send",
@@ -234,6 +241,7 @@ def _is_worker(pid: str) -> bool:
         return False
 
 
+@promise("guest.compile-cache")
 def test_a_patched_artefact_is_never_loaded_but_built_again(jail: Jail) -> None:
     jail.use(lambda jail: jail.run(ECHO))
     (path,) = (jail.folder / "cache").glob("*.cwasm")

@@ -19,6 +19,7 @@ import pytest
 
 from palyra.model.call import Tier
 from tests.conformance.arena import OWNERS, require
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -59,6 +60,7 @@ def run(story: str, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
+@promise("fs-isolated.late-mounts")
 @pytest.mark.parametrize("owner", OWNERS if os.getuid() == 0 else [0])
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 def test_nothing_that_the_host_mounts_later_appears_inside(owner: int, closed: bool) -> None:
@@ -122,6 +124,7 @@ def test_what_the_host_has_mounted_since_is_not_missing_from_a_sandbox_started_b
     assert run(story) == [1, 2, 1, 1]
 
 
+@promise("fs-isolated.remounted-read-only")
 @pytest.mark.parametrize("which", ["below", "itself"])
 def test_a_mount_that_the_host_has_made_read_only_since_is_not_writable_in_a_sandbox_started_before(which: str) -> None:
     """It was the same mount at the same place, and only its options had changed: the next call could write in it."""

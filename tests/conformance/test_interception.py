@@ -25,6 +25,7 @@ from palyra.sandbox.planner import plan_job
 from palyra.wiring.egress import Interceptor
 from tests.certificates import tls_web
 from tests.conformance.arena import NAMES, PRELUDE, PYTHON, Arena, Kept, Result, grant, host, require
+from tests.promises import promise
 from tests.servers import Seen, web
 
 pytestmark = pytest.mark.slow
@@ -79,6 +80,7 @@ class Marked:
         return asyncio.run(whole())
 
 
+@promise("egress.injected-credentials")
 def test_curl_gets_an_answer_that_needed_the_token_and_never_held_it(
     place_c: Arena, remote: tuple[Seen, bytes]
 ) -> None:
@@ -111,6 +113,7 @@ def test_python_trusts_the_sandboxes_own_authority_and_the_host_is_verified_outs
     assert len(seen.requests) == 1, "a host whose certificate does not hold was sent a request"
 
 
+@promise("egress.injected-credentials")
 def test_the_token_goes_to_its_host_alone(place_c: Arena, remote: tuple[Seen, bytes]) -> None:
     """Not to another granted host, not along a redirect, not in the clear."""
     curl = shutil.which("curl", path="/usr/bin:/bin")
@@ -130,6 +133,7 @@ def test_the_token_goes_to_its_host_alone(place_c: Arena, remote: tuple[Seen, by
     assert "authorization" not in headers
 
 
+@promise("egress.injected-credentials")
 def test_the_authority_signs_for_marked_hosts_only_and_is_trusted_nowhere_outside(remote: tuple[Seen, bytes]) -> None:
     seen, certificate = remote
     trust = Marked(seen.port, certificate).trust

@@ -11,6 +11,7 @@ from palyra.model.host import Guarantee
 from palyra.sandbox import seccomp
 from tests.conformance.arena import Arena, require
 from tests.conformance.system_calls import CALL, EACH, column
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
@@ -20,11 +21,13 @@ def _claimed() -> None:
     require(Tier.C, Guarantee.SYSCALL_FILTER)
 
 
+@promise("syscall-filter.refused-calls")
 def test_every_refused_call_is_refused_by_this_kernel(tier_c: Arena) -> None:
     numbers = column(seccomp.REFUSED)
     assert tier_c.attack(EACH, json.dumps(numbers)).json == dict.fromkeys(numbers, "EPERM")
 
 
+@promise("syscall-filter.namespaces")
 def test_namespaces_families_and_clone3_are_closed(tier_c: Arena) -> None:
     numbers = column({**seccomp.ABSENT, **seccomp.JUDGED})
     program = (
@@ -63,6 +66,7 @@ report({
     }
 
 
+@promise("syscall-filter.terminal-input")
 def test_typing_into_a_terminal_is_refused(tier_c: Arena) -> None:
     program = """
 import fcntl, pty, termios
@@ -80,6 +84,7 @@ report(json.loads(said))
     assert tier_c.attack(program).json == "EPERM"
 
 
+@promise("syscall-filter.kernel-modules")
 def test_no_kernel_module_is_loaded_for_a_line_discipline_a_bridge_or_a_kind_of_socket(tier_c: Arena) -> None:
     """A pty and a socket are enough to ask, without any capability; discipline 27 is one that every kernel has."""
     program = """
@@ -107,6 +112,7 @@ report({
     }
 
 
+@promise("syscall-filter.scarce-resources")
 def test_huge_pages_that_the_machine_has_set_aside_cannot_be_taken(tier_c: Arena) -> None:
     program = """
 import mmap
@@ -116,10 +122,12 @@ report([tried(lambda: bool(mmap.mmap(-1, 2 << 20, flags=0x40021))), tried(os.mem
     assert tier_c.attack(program).json == ["EPERM", "EPERM", True]
 
 
+@promise("syscall-filter.terminal-input")
 def test_there_is_no_controlling_terminal(tier_c: Arena) -> None:
     assert tier_c.attack("report(tried(os.open, '/dev/tty', os.O_RDWR))").json in ("ENXIO", "EIO")
 
 
+@promise("syscall-filter.other-processes")
 def test_processes_outside_can_neither_be_seen_nor_signalled(tier_c: Arena) -> None:
     import os
 
@@ -134,6 +142,7 @@ def test_processes_outside_can_neither_be_seen_nor_signalled(tier_c: Arena) -> N
     assert found[:2] == [True, "ESRCH"]
 
 
+@promise("syscall-filter.ordinary-work")
 def test_threads_subprocesses_and_sockets_still_work(tier_c: Arena) -> None:
     program = """
         import socket, subprocess, threading

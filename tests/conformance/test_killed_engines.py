@@ -22,6 +22,7 @@ import pytest
 from palyra.launch.orphans import Orphan, end_orphan
 from palyra.launch.survivors import start_ticks
 from tests.conformance.arena import Arena, host
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +76,7 @@ def left(place: Arena) -> dict[int, bytes]:
     return found
 
 
+@promise("sandbox.killed-engine")
 @pytest.mark.parametrize("how", ["cold", "pool"])
 @pytest.mark.parametrize("argv", [["/bin/true"], ["/bin/sleep", "60"]], ids=["short", "long"])
 def test_an_engine_killed_at_any_moment_of_a_launch_leaves_nothing_that_runs(

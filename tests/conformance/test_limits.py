@@ -10,10 +10,12 @@ from palyra.model.limits import Limits
 from palyra.model.outcome import Status
 from palyra.sandbox.backend import namespace_pid_max
 from tests.conformance.arena import Arena, claimed, marked_processes, overtaken
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
 
+@promise("cpu-limit.endless-loop")
 def test_a_program_that_burns_cpu_is_ended_and_named(each_tier: Arena) -> None:
     result = each_tier.attack("while True: pass", limits=Limits(cpu_ms=1000, wall_ms=30_000))
     assert Guarantee.CPU_LIMIT in result.plan.guarantees
@@ -21,6 +23,7 @@ def test_a_program_that_burns_cpu_is_ended_and_named(each_tier: Arena) -> None:
     assert result.execution.usage.wall_us < 20_000_000
 
 
+@promise("cpu-limit.forged-signal")
 def test_a_program_that_sends_itself_the_cpu_signal_is_not_said_to_have_used_its_cpu_time(any_tier: Arena) -> None:
     result = any_tier.run("/bin/sh", "-c", "kill -XCPU $$")
     execution = result.execution
@@ -28,6 +31,7 @@ def test_a_program_that_sends_itself_the_cpu_signal_is_not_said_to_have_used_its
     assert (execution.exit_code, execution.signal) == (None, 24)
 
 
+@promise("cpu-limit.ignored-signal")
 def test_a_program_that_ignores_the_cpu_signal_is_killed(each_tier: Arena) -> None:
     program = """
         import signal
@@ -38,6 +42,7 @@ def test_a_program_that_ignores_the_cpu_signal_is_killed(each_tier: Arena) -> No
     assert (result.execution.status, result.execution.signal) == (Status.COMPLETED, 9)
 
 
+@promise("memory-limit.bomb")
 def test_a_memory_bomb_stops_at_the_limit(any_tier: Arena) -> None:
     program = """
         import resource
@@ -58,6 +63,7 @@ def test_a_memory_bomb_stops_at_the_limit(any_tier: Arena) -> None:
     assert (raised, stack) == ("ValueError", "ValueError")
 
 
+@promise("syscall-filter.growing-stack")
 def test_memory_that_grows_down_is_no_way_past_the_limit(any_tier: Arena) -> None:
     program = """
         import ctypes, mmap
@@ -75,6 +81,7 @@ def test_memory_that_grows_down_is_no_way_past_the_limit(any_tier: Arena) -> Non
     assert result.json == ["mapped", "EPERM"]
 
 
+@promise("process-limit.fork-bomb")
 def test_a_fork_bomb_stops_at_the_limit(any_tier: Arena) -> None:
     program = """
         made, failed = 1, ""
@@ -97,6 +104,7 @@ def test_a_fork_bomb_stops_at_the_limit(any_tier: Arena) -> None:
     assert (failed, made <= bound) == ("EAGAIN", True), (made, bound)
 
 
+@promise("tree-kill.fork-bomb")
 def test_a_spreading_fork_bomb_ends_with_the_call(tier_c: Arena) -> None:
     script = "b() { b | b & }; b; sleep 60; : palyra-bomb-mark"
     result = tier_c.run("/bin/sh", "-c", script, limits=Limits(processes=100, wall_ms=700))
@@ -111,6 +119,7 @@ def test_small_builds_are_not_strangled_after_many_processes(tier_c: Arena) -> N
     assert (result.execution.exit_code, result.output.stdout) == (0, "a\n"), result.output.stderr
 
 
+@promise("calls.output-quota")
 def test_a_flood_is_ended_at_the_quota_with_what_was_captured(any_tier: Arena) -> None:
     result = any_tier.run("/bin/sh", "-c", "yes | head -c 1073741824", limits=Limits(output_bytes=1 << 20))
     assert (result.execution.status, result.execution.reason) == (Status.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED)
@@ -118,11 +127,13 @@ def test_a_flood_is_ended_at_the_quota_with_what_was_captured(any_tier: Arena) -
     assert result.execution.truncated
 
 
+@promise("calls.output-quota")
 def test_a_flood_on_stderr_alone_counts_too(any_tier: Arena) -> None:
     result = any_tier.run("/bin/sh", "-c", "yes >&2", limits=Limits(output_bytes=4096))
     assert (result.execution.status, len(result.output.stderr)) == (Status.QUOTA_EXCEEDED, 4096)
 
 
+@promise("calls.deadline")
 def test_a_slow_drip_does_not_outlive_the_deadline(any_tier: Arena) -> None:
     script, some = "while :; do echo .; sleep 0.05; done", ".\n.\n"
     result = overtaken(lambda limits: any_tier.run("/bin/sh", "-c", script, limits=limits), after=some)
@@ -131,6 +142,7 @@ def test_a_slow_drip_does_not_outlive_the_deadline(any_tier: Arena) -> None:
     assert result.execution.usage.wall_us < 20_000_000
 
 
+@promise("tree-kill.deadline")
 def test_a_program_may_tidy_up_at_the_deadline_but_not_stay(any_tier: Arena) -> None:
     script = 'trap "echo tidy; exit 0" TERM; echo begun; sleep 30 & wait'
     tidy = overtaken(lambda limits: any_tier.run("/bin/sh", "-c", script, limits=limits), after="begun")
@@ -145,6 +157,7 @@ def test_a_program_may_tidy_up_at_the_deadline_but_not_stay(any_tier: Arena) -> 
     assert (stubborn.execution.status, stubborn.execution.signal) == (Status.TIMEOUT, 9)
 
 
+@promise("calls.file-limits")
 def test_files_and_descriptors_are_bounded(any_tier: Arena) -> None:
     program = """
         import signal

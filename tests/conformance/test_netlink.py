@@ -11,6 +11,7 @@ from palyra.model.call import Tier
 from palyra.model.host import Guarantee
 from tests.conformance.arena import OPEN, Arena, grant, require
 from tests.conformance.system_calls import CALL, column
+from tests.promises import promise
 from tests.servers import tcp
 
 pytestmark = pytest.mark.slow
@@ -67,6 +68,7 @@ def every_value(answer: dict[str, object]) -> set[object]:
     return set().union(*inner)
 
 
+@promise("syscall-filter.netlink")
 def test_a_program_lists_the_interfaces_of_its_own_network(tier_c: Arena) -> None:
     """if_nameindex and getifaddrs, which is what `os.networkInterfaces()` of Node and most development servers call."""
     program = """
@@ -77,6 +79,7 @@ def test_a_program_lists_the_interfaces_of_its_own_network(tier_c: Arena) -> Non
     assert tier_c.attack(program).json == [[[1, "lo"]], 0, True]
 
 
+@promise("syscall-filter.netlink")
 def test_every_other_protocol_of_netlink_is_refused_however_it_is_asked_for(tier_c: Arena) -> None:
     """The kernel reads 32 bits of each argument: high bits neither hide a protocol nor make one of ROUTE."""
     program = (
@@ -103,6 +106,7 @@ report([verdicts(socket, OTHERS), verdicts(pair, OTHERS), verdicts(socket, [0]),
     assert route_pairs == ["ENOTSUP"]
 
 
+@promise("syscall-filter.netlink")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has second numbers for the same calls")
 def test_neither_x32_nor_the_calls_of_32_bits_open_another_protocol(tier_c: Arena) -> None:
     """`int 0x80` reaches socketcall (102) and socket (359): the filter kills what comes from another architecture."""
@@ -129,12 +133,14 @@ report([call(0x40000000 | 41, 16, 3, 4), call(0x40000000 | 41, 16, 3, 0),
     assert tier_c.attack(program).json == ["ENOSYS", "ENOSYS", "SIGSYS", "SIGSYS", "SIGSYS"]
 
 
+@promise("syscall-filter.netlink")
 def test_nothing_of_the_network_is_changed_by_netlink(tier_c: Arena) -> None:
     """Each is an order that CAP_NET_ADMIN in the network's own user namespace would be obeyed for."""
     found = tier_c.attack(ASK + WRITES).json
     assert every_value(found) == {"EPERM"}, found
 
 
+@promise("syscall-filter.netlink")
 def test_nothing_is_heard_of_other_networks_and_nobody_else_is_spoken_to(tier_c: Arena) -> None:
     """NETLINK_LISTEN_ALL_NSID takes CAP_NET_BROADCAST; messages to another port or group take a privilege too."""
     program = (
@@ -154,6 +160,7 @@ report([tried(listen_everywhere), tried(say, 1, 0), tried(say, 4242, 0), tried(s
     assert tier_c.attack(program).json == ["EPERM"] * 4
 
 
+@promise("syscall-filter.netlink")
 def test_granted_hosts_are_no_leave_to_change_the_network(tier_c: Arena) -> None:
     """There the listeners' own job has changed it, as root of that network, before the program started."""
     with tcp() as server:
@@ -162,6 +169,7 @@ def test_granted_hosts_are_no_leave_to_change_the_network(tier_c: Arena) -> None
     assert every_value(found) == {"EPERM"}, found
 
 
+@promise("syscall-filter.netlink")
 def test_names_are_found_by_programs_that_ask_for_addresses_this_machine_has(tier_c: Arena) -> None:
     """AI_ADDRCONFIG looks at the interfaces: beside a granted IPv6 address there must be an IPv4 one."""
     program = """
@@ -175,6 +183,7 @@ def test_names_are_found_by_programs_that_ask_for_addresses_this_machine_has(tie
         assert found == [["198.18.0.16"], ["198.18.0.16"], ["127.0.0.1"]]
 
 
+@promise("syscall-filter.netlink")
 def test_where_the_hosts_network_is_shared_there_is_no_netlink(any_tier: Arena) -> None:
     program = "import socket; report([tried(socket.socket, 16, kind, p) for kind in (2, 3) for p in range(32)])"
     assert set(any_tier.attack(program, net=OPEN).json) == {"EAFNOSUPPORT"}

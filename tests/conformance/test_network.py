@@ -11,6 +11,7 @@ import pytest
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee
 from tests.conformance.arena import OPEN, Arena, require
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
@@ -65,6 +66,7 @@ def listeners(tier_c: Arena) -> Iterator[tuple[list[str], socket.socket]]:
         each.close()
 
 
+@promise("net-isolated.host-services")
 def test_nothing_of_the_hosts_network_can_be_reached(tier_c: Arena, listeners: tuple[list[str], socket.socket]) -> None:
     require(Tier.C, Guarantee.NET_ISOLATED)
     arguments, udp = listeners
@@ -79,6 +81,7 @@ def test_nothing_of_the_hosts_network_can_be_reached(tier_c: Arena, listeners: t
         udp.recv(10)
 
 
+@promise("net-isolated.shared-network")
 def test_where_the_network_is_shared_nothing_is_claimed(
     tier_c: Arena, listeners: tuple[list[str], socket.socket]
 ) -> None:
@@ -89,6 +92,7 @@ def test_where_the_network_is_shared_nothing_is_claimed(
     assert result.json["path"] in {"ENOENT", "EACCES"}  # the latter where no Unix socket can be made: before Landlock 6
 
 
+@promise("fs-isolated.abstract-sockets")
 def test_where_the_network_is_shared_nobody_who_listens_without_a_path_can_be_asked_to_do_it(
     tier_c: Arena, listeners: tuple[list[str], socket.socket]
 ) -> None:

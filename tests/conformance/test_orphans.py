@@ -23,6 +23,7 @@ from palyra.wiring import gc
 from palyra.wiring.embedded import open_installation
 from palyra.wiring.gc import Collector, Kind, sweep_launchers
 from tests.conformance.arena import host
+from tests.promises import promise
 
 SETTLE_S = 10.0
 MARK = ("--dir", "/etc", "--perms", "0444", "--file")
@@ -87,11 +88,13 @@ def found_now() -> set[int]:
     return {one.pid for one in find_orphans(bwrap(), before_unix_s=time.time() + 60)}
 
 
+@promise("sandbox.orphans")
 def test_a_launch_under_way_is_not_touched():
     with launch() as under_way:
         assert found_now().isdisjoint(under_way)
 
 
+@promise("sandbox.orphans")
 def test_what_a_killed_launcher_left_is_found_and_ended():
     with launch() as left:
         os.kill(left.outer, signal.SIGKILL)
@@ -119,6 +122,7 @@ def test_a_launcher_with_nobody_inside_yet_is_left_alone_for_an_hour(monkeypatch
         assert under_way.outer not in {one.pid for one in find_orphans(bwrap(), before_unix_s=time.time() - 3600)}
 
 
+@promise("sandbox.orphans")
 def test_a_launch_of_somebody_elses_is_not_ours():
     with launch(mark="/etc/motd") as left:
         os.kill(left.outer, signal.SIGKILL)
@@ -130,6 +134,7 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@promise("sandbox.orphans")
 def test_a_program_that_only_says_our_words_is_not_ours():
     words = [sys.executable, "-c", "import time; time.sleep(60)", *MARK, "3", "/etc/.palyra-empty"]
     with subprocess.Popen(words) as liar:
@@ -139,6 +144,7 @@ def test_a_program_that_only_says_our_words_is_not_ours():
             liar.kill()
 
 
+@promise("sandbox.orphans")
 def test_a_number_that_changed_hands_is_nobodys_end():
     with launch() as living:
         ticks = start_ticks(living.inner)
@@ -165,6 +171,7 @@ def test_our_words_are_those_before_the_program(words, ours):
     assert is_our_command("\0".join([*words, ""]).encode()) is ours
 
 
+@promise("sandbox.orphans")
 def test_gc_tells_and_ends_it(home: Path, monkeypatch: pytest.MonkeyPatch):
     async def collect(left: Launch) -> None:
         installation = await open_installation(Home(home), one_call=True)

@@ -24,6 +24,7 @@ from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import plan_job
 from tests.conformance.arena import OWNERS, PYTHON, Arena, Kept, arena, claimed, host, require
 from tests.conformance.survivors import still_writing
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 REFUSED = {"EACCES", "EPERM", "ENOENT", "EXDEV"}
@@ -42,6 +43,7 @@ def listing(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@promise("fs-isolated.read-outside")
 def test_nothing_outside_can_be_read_in_any_way(tier_b: Arena) -> None:
     (tier_b.workspace / "link").symlink_to(tier_b.secret)
     (tier_b.workspace / "folder").symlink_to(tier_b.outside)
@@ -95,6 +97,7 @@ def test_nothing_outside_can_be_read_in_any_way(tier_b: Arena) -> None:
     assert set(found.values()) <= REFUSED, found
 
 
+@promise("fs-isolated.claim")
 def test_all_of_the_disk_is_readable_where_that_was_granted(tier_b: Arena) -> None:
     """/ is no name in a folder above it, so it is opened by itself."""
     tier_b.secret.chmod(0o644)
@@ -102,6 +105,7 @@ def test_all_of_the_disk_is_readable_where_that_was_granted(tier_b: Arena) -> No
     assert found.output.stdout == "the secret"
 
 
+@promise("fs-isolated.write-outside")
 def test_nothing_outside_can_be_changed_in_any_way(tier_b: Arena) -> None:
     (tier_b.workspace / "link").symlink_to(tier_b.secret)
     (tier_b.workspace / "dangling").symlink_to(tier_b.outside / "new")
@@ -167,6 +171,7 @@ def service(tier_b: Arena) -> Iterator[list[socket.socket]]:
         listener.close()
 
 
+@promise("fs-isolated.tier-b-services")
 def test_services_with_a_socket_path_cannot_be_asked_to_do_it(tier_b: Arena, service: list[socket.socket]) -> None:
     """Landlock alone lets a program connect to any of them; a pair of datagram sockets can send to any of them."""
     found = tier_b.attack(
@@ -200,6 +205,7 @@ def test_services_with_a_socket_path_cannot_be_asked_to_do_it(tier_b: Arena, ser
         service[1].recv(10)
 
 
+@promise("fs-isolated.tier-b-processes")
 def test_other_processes_of_the_same_user_are_out_of_reach(tier_b: Arena) -> None:
     """Signals, memory, limits and priorities of one that runs beside it; and its own `kill(-1)` hits nobody else."""
     user = None if os.getuid() else tier_b.owner
@@ -240,6 +246,7 @@ def test_other_processes_of_the_same_user_are_out_of_reach(tier_b: Arena) -> Non
             beside.kill()
 
 
+@promise("tree-kill.nested-domain")
 def test_a_program_that_confines_itself_further_ends_all_the_same(tier_b: Arena) -> None:
     """A domain within the call's own, with signals closed from inside: that must not close it to the call's end."""
     program = """
@@ -267,6 +274,7 @@ def test_a_program_that_confines_itself_further_ends_all_the_same(tier_b: Arena)
     assert not still_writing(tier_b)
 
 
+@promise("fs-isolated.shared-memory")
 def test_memory_that_all_processes_of_a_user_share_is_closed(tier_b: Arena) -> None:
     import ctypes
 
@@ -289,6 +297,7 @@ def test_memory_that_all_processes_of_a_user_share_is_closed(tier_b: Arena) -> N
     assert found == [True, "EPERM"]
 
 
+@promise("fs-isolated.stale-workspace")
 def test_a_workspace_reached_over_a_link_is_not_taken(tier_b: Arena) -> None:
     """Another call could have put the link there: the folder behind it would become writable."""
     (tier_b.folder / "link").symlink_to(tier_b.outside)
@@ -297,6 +306,7 @@ def test_a_workspace_reached_over_a_link_is_not_taken(tier_b: Arena) -> None:
     assert (result.execution.status, result.execution.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
 
 
+@promise("fs-isolated.stale-workspace")
 def test_a_child_started_ahead_is_not_used_for_another_folder_of_that_name(place_b: Arena) -> None:
     """One whose walls stand around the old one; without Landlock there are none, and it goes by the name."""
     plan, output = plan_job(place_b.job("/bin/ls"), host()), Kept()
@@ -319,6 +329,7 @@ def test_a_child_started_ahead_is_not_used_for_another_folder_of_that_name(place
     assert asyncio.run(go()) == (0 if plan.landlock is not None else 1, "new\n")
 
 
+@promise("fs-isolated.granted-folders")
 def test_granted_folders_are_readable_and_nothing_more(tier_b: Arena) -> None:
     found = tier_b.attack(
         "report([tried(read, sys.argv[1]), tried(write, sys.argv[1])])",
@@ -328,6 +339,7 @@ def test_granted_folders_are_readable_and_nothing_more(tier_b: Arena) -> None:
     assert found == ["the secret", "EACCES"]
 
 
+@promise("fs-isolated.claim")
 def test_where_palyras_state_lies_in_a_granted_folder_nothing_is_claimed(place_b: Arena) -> None:
     from dataclasses import replace
 
@@ -336,10 +348,12 @@ def test_where_palyras_state_lies_in_a_granted_folder_nothing_is_claimed(place_b
     assert any(note.startswith(("state_visible", "no_landlock")) for note in plan.degraded)
 
 
+@promise("fs-isolated.claim")
 def test_what_is_not_covered_is_said(tier_b: Arena) -> None:
     assert any(note.startswith("file_metadata") for note in tier_b.run("/bin/true").plan.degraded)
 
 
+@promise("fs-isolated.engine-unconfined")
 def test_the_engine_itself_is_not_confined(tier_b: Arena) -> None:
     tier_b.run("/bin/true")
     assert tier_b.secret.read_text() == "the secret"
@@ -349,6 +363,7 @@ def test_the_engine_itself_is_not_confined(tier_b: Arena) -> None:
     socket.socket(socket.AF_UNIX).close()
 
 
+@promise("fs-isolated.ordinary-work")
 def test_ordinary_work_still_works(tier_b: Arena) -> None:
     script = """
         set -e
@@ -362,11 +377,13 @@ def test_ordinary_work_still_works(tier_b: Arena) -> None:
     assert (result.output.stdout, result.output.stderr) == ("ran\n3\nhello\n3\n", "done\n")
 
 
+@promise("fs-isolated.ordinary-work")
 def test_temporary_files_go_to_the_workspace(tier_b: Arena) -> None:
     result = tier_b.run("/bin/mktemp", env=(("PATH", "/usr/bin:/bin"), ("TMPDIR", "/tmp")))
     assert Path(result.output.stdout).parent == tier_b.workspace
 
 
+@promise("fs-isolated.ordinary-work")
 def test_git_python_and_a_compiler_work(tier_b: Arena) -> None:
     env = (("PATH", "/usr/bin:/bin"), ("HOME", str(tier_b.workspace)), ("TMPDIR", "/tmp"), ("LC_ALL", "C.UTF-8"))
     programs = {
@@ -385,6 +402,7 @@ def test_git_python_and_a_compiler_work(tier_b: Arena) -> None:
             assert (name, result.output.stdout) == (name, expected[name]), result.output.stderr
 
 
+@promise("fs-isolated.granted-toolchain")
 def test_the_python_that_runs_this_can_be_granted(tier_b: Arena) -> None:
     """A toolchain below a home folder needs its folders named, as in tier C."""
     roots = tuple(dict.fromkeys(os.path.realpath(p) for p in (sys.prefix, sys.base_prefix)))

@@ -11,6 +11,7 @@ from palyra.model.host import Guarantee
 from palyra.sandbox import seccomp, seccomp_b
 from tests.conformance.arena import Arena, require
 from tests.conformance.system_calls import CALL, EACH, column
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
@@ -20,11 +21,13 @@ def _claimed() -> None:
     require(Tier.B, Guarantee.SYSCALL_FILTER)
 
 
+@promise("syscall-filter.refused-calls")
 def test_every_refused_call_is_refused_by_this_kernel(tier_b: Arena) -> None:
     numbers = column(seccomp_b.REFUSED_B)
     assert tier_b.attack(EACH, json.dumps(numbers)).json == dict.fromkeys(numbers, "EPERM")
 
 
+@promise("syscall-filter.namespaces")
 def test_namespaces_strangers_and_terminals_are_closed(tier_b: Arena) -> None:
     numbers = column({**seccomp.ABSENT, **seccomp_b.JUDGED_B})
     program = (
@@ -65,6 +68,7 @@ report({
     }
 
 
+@promise("syscall-filter.ordinary-work")
 def test_threads_and_subprocesses_still_work(tier_b: Arena) -> None:
     program = """
         import subprocess, threading

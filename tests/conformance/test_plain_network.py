@@ -13,6 +13,7 @@ from palyra.model.call import Tier
 from palyra.model.host import Guarantee
 from palyra.model.net import NO_NETWORK, EgressMode, HostKind, HostPattern, NetGrant
 from tests.conformance.arena import OPEN, Arena, require
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
@@ -102,6 +103,7 @@ def listeners(tier_b: Arena) -> Iterator[tuple[list[str], list[socket.socket]]]:
 Listeners = tuple[list[str], list[socket.socket]]
 
 
+@promise("net-isolated.raw-socket")
 def test_nothing_of_the_network_can_be_reached_or_offered(tier_b: Arena, listeners: Listeners) -> None:
     require(Tier.B, Guarantee.NET_ISOLATED)
     arguments, (tcp, udp, abstract, path) = listeners
@@ -118,6 +120,7 @@ def test_nothing_of_the_network_can_be_reached_or_offered(tier_b: Arena, listene
         udp.recv(10)
 
 
+@promise("net-isolated.shared-network")
 def test_the_attack_succeeds_where_the_network_is_shared(tier_b: Arena, listeners: Listeners) -> None:
     """So that the refusals above are Palyra's doing; Unix sockets stay closed, they are no part of the network."""
     result = tier_b.attack(ATTACK, *listeners[0], net=OPEN)
@@ -131,6 +134,7 @@ def test_the_attack_succeeds_where_the_network_is_shared(tier_b: Arena, listener
     assert {found[how] for how in ("packet", "netlink", "vsock", "crypto")} == {"EAFNOSUPPORT"}
 
 
+@promise("net-isolated.socket-pairs")
 def test_pairs_inside_still_work(tier_b: Arena) -> None:
     require(Tier.B, Guarantee.NET_ISOLATED)
     found = tier_b.attack(
@@ -145,6 +149,7 @@ def test_pairs_inside_still_work(tier_b: Arena) -> None:
     assert found == "x"
 
 
+@promise("net-isolated.single-hosts")
 def test_single_hosts_cannot_be_allowed_here(tier_b: Arena) -> None:
     with pytest.raises(Unenforceable, match="HOST_ALLOWLIST"):
         tier_b.run("/bin/true", net=NetGrant(EgressMode.STRICT, (HostPattern(HostKind.EXACT, "example.org"),)))

@@ -12,6 +12,7 @@ from palyra.model.host import Guarantee
 from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.backend import NOBODY
 from tests.conformance.arena import Arena, Result, claimed
+from tests.promises import promise
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.getuid() != 0, reason="only root's programs change the user")]
 
@@ -48,6 +49,7 @@ def run_in(place: Arena, owner: tuple[int, int]) -> tuple[Result, dict[str, obje
     return result, result.json
 
 
+@promise("fs-isolated.tier-b-root")
 def test_in_a_workspace_of_roots_a_plain_child_is_nobody_and_claims_the_wall(tier_b: Arena) -> None:
     result, found = run_in(tier_b, (0, 0))
     assert found.pop("ids") == [NOBODY] * 6
@@ -57,6 +59,7 @@ def test_in_a_workspace_of_roots_a_plain_child_is_nobody_and_claims_the_wall(tie
     claimed(result, Guarantee.FS_ISOLATED)
 
 
+@promise("fs-isolated.tier-b-root")
 def test_a_workspace_of_group_0_gives_no_program_that_group(any_tier: Arena) -> None:
     """An owner without a group of its own: `nobody:root`, or files that root made for a user with `install -o`."""
     _, found = run_in(any_tier, (NOBODY, 0))
@@ -68,6 +71,7 @@ def test_a_workspace_of_group_0_gives_no_program_that_group(any_tier: Arena) -> 
     assert found["shared with group 0"] == "EACCES"
 
 
+@promise("fs-isolated.tier-b-root")
 def test_where_an_operator_allowed_root_uid_0_stays_and_it_is_said(tier_b: Arena) -> None:
     os.chown(tier_b.workspace, 0, 0)
     sight = WorkspaceSight(path=str(tier_b.workspace))

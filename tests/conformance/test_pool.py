@@ -17,6 +17,7 @@ from palyra.model.call import Tier
 from palyra.model.outcome import Status
 from palyra.sandbox.planner import plan_job
 from tests.conformance.arena import PYTHON, Arena, Kept, arena, host, marked_processes, require
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 SIZE = PoolSize(per_template=1, total=2, refill_after_s=0)
@@ -47,6 +48,7 @@ async def warmed(made: ProcessExecutor, place: Arena, **changes: object) -> None
     assert made.pool.idle >= 1
 
 
+@promise("fs-isolated.single-use")
 def test_each_sandbox_serves_one_call_and_nothing_of_it_reaches_the_next(place: Arena) -> None:
     async def story() -> list[str]:
         made = executor()
@@ -65,6 +67,7 @@ def test_each_sandbox_serves_one_call_and_nothing_of_it_reaches_the_next(place: 
     assert first == second == third
 
 
+@promise("fs-isolated.single-use")
 def test_a_copy_that_was_made_of_other_bytes_is_not_used(place: Arena) -> None:
     """Written in place, the file is the same one, and its mount stays: only its bytes, and its times, are others."""
     settings = place.workspace / "settings"
@@ -109,6 +112,7 @@ def test_the_environment_and_arguments_are_those_of_the_call(place: Arena) -> No
     assert asyncio.run(story()) == "A=it's\nB=two\nlines\n"
 
 
+@promise("fs-isolated.single-use")
 @pytest.mark.parametrize("change", ["renamed workspace", "renamed .git", "killed"])
 def test_a_sandbox_that_is_no_longer_as_planned_is_thrown_away(place: Arena, change: str) -> None:
     git = place.workspace / ".git"
@@ -140,6 +144,7 @@ def test_a_sandbox_that_is_no_longer_as_planned_is_thrown_away(place: Arena, cha
     assert asyncio.run(story()) == ("refused\n", 0)
 
 
+@promise("fs-isolated.replaced-folder")
 @pytest.mark.parametrize("how", ["its program", "granted"])
 def test_a_folder_replaced_on_the_host_is_not_shown_as_it_was_by_a_sandbox_started_before(
     each_tier: Arena, how: str
@@ -197,6 +202,7 @@ def test_a_plain_child_waits_ahead_of_its_call_without_landlock_too() -> None:
         assert asyncio.run(story(place)) == ("warm\n", 1)
 
 
+@promise("sandbox.cleanup-time")
 def test_a_crowd_of_files_in_a_private_folder_holds_up_no_other_call(
     place: Arena, monkeypatch: pytest.MonkeyPatch
 ) -> None:

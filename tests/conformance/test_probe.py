@@ -14,6 +14,7 @@ import pytest
 from palyra.sandbox import probe_launcher
 from palyra.sandbox.probe import probe
 from tests.conformance.arena import host
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -59,6 +60,7 @@ def test_a_missing_bubblewrap_is_named() -> None:
     assert blockers_after(hide) == ["missing"]
 
 
+@promise("fs-isolated.probed-launcher")
 def test_a_bubblewrap_that_does_not_isolate_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of that name that just runs what it is given would pass `--version`; it does not pass a look."""
     fake = tmp_path / "bwrap"
@@ -71,6 +73,7 @@ def test_a_bubblewrap_that_does_not_isolate_is_not_used(tmp_path: Path, monkeypa
     assert [blocker.code for blocker in found.blockers] == ["not_isolating"]
 
 
+@promise("fs-isolated.probed-launcher")
 def test_a_home_and_a_state_folder_that_exist_are_looked_for_inside(tmp_path: Path) -> None:
     if host().bubblewrap is None:
         pytest.skip("; ".join(blocker.detail for blocker in host().blockers))

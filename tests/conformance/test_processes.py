@@ -21,10 +21,12 @@ from palyra.model.outcome import Status
 from palyra.sandbox.landlock import SCOPE_ABI
 from tests.conformance.arena import PYTHON, Arena, Result, claimed, host, marked_processes, overtaken
 from tests.conformance.survivors import SURVIVOR, Typed, still_writing
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
 
+@promise("tree-kill.setsid")
 def test_a_double_fork_with_setsid_does_not_survive_the_programs_end(any_tier: Arena) -> None:
     mark = f"palyra-mark-{os.urandom(8).hex()}"
     starter = f'{PYTHON} -I -S -c "$0" {mark}; sleep 0.3'
@@ -50,6 +52,7 @@ time.sleep(0.3)
 """
 
 
+@promise("tree-kill.endless-forks")
 def test_processes_that_fork_and_exit_for_ever_do_not_survive(any_tier: Arena) -> None:
     result = any_tier.run(PYTHON, "-I", "-S", "-c", RUNNER, limits=Limits(wall_ms=30_000))
     claimed(result, Guarantee.TREE_KILL)
@@ -58,6 +61,7 @@ def test_processes_that_fork_and_exit_for_ever_do_not_survive(any_tier: Arena) -
     assert not still_writing(any_tier)
 
 
+@promise("tree-kill.other-processes")
 def test_ending_a_call_ends_nothing_else(any_tier: Arena) -> None:
     """Neither a process of the same user outside, nor another call in the same workspace."""
     user = None if os.getuid() else any_tier.owner
@@ -77,6 +81,7 @@ def test_ending_a_call_ends_nothing_else(any_tier: Arena) -> None:
     assert (one.execution.exit_code, other.output.stdout) == (3, "lived\n")
 
 
+@promise("tree-kill.deadline")
 @pytest.mark.parametrize(
     "limits", [Limits(wall_ms=500), Limits(output_bytes=10, wall_ms=30_000)], ids=["deadline", "quota"]
 )
@@ -90,6 +95,7 @@ def test_nothing_survives_the_deadline_or_the_quota(any_tier: Arena, limits: Lim
     assert marked_processes(mark) == []
 
 
+@promise("tree-kill.cancelled")
 def test_cancelling_kills_the_tree_before_it_returns(any_tier: Arena) -> None:
     mark = f"palyra-mark-{os.urandom(8).hex()}"
 
@@ -110,6 +116,7 @@ def test_cancelling_kills_the_tree_before_it_returns(any_tier: Arena) -> None:
         os.kill(pid, 9)
 
 
+@promise("tree-kill.cancelled")
 def test_cancelling_at_any_moment_of_the_start_leaves_nothing(any_tier: Arena) -> None:
     """One way to fail: a helper of ours, unreaped in a dying PID namespace, keeps it from ending for ever."""
     mark = f"palyra-mark-{os.urandom(8).hex()}"
@@ -145,6 +152,7 @@ def test_a_program_that_never_starts_is_told_apart_from_one_that_fails(any_tier:
         assert (own.execution.status, own.execution.exit_code, own.execution.signal) == (Status.COMPLETED, code, None)
 
 
+@promise("tree-kill.engine-thread")
 def test_no_thread_of_the_engine_can_be_sent_a_signal(tier_b: Arena) -> None:
     """The one that can end a call whole was in the call's own domain: a signal to that thread, whose number is easily
     guessed, ended the engine, with every other call, and the program went on without a deadline. Strangers of the
@@ -196,6 +204,7 @@ def test_an_older_kernel_tells_exit_codes_and_signals_where_our_own_program_wait
         assert (ended.status, ended.exit_code, ended.signal) == (Status.COMPLETED, *seen)
 
 
+@promise("tree-kill.older-kernel")
 @pytest.mark.usefixtures("older_kernel")
 def test_on_an_older_kernel_too_what_a_program_leaves_behind_ends_with_it(tier_c: Arena) -> None:
     mark = f"palyra-{os.urandom(8).hex()}"
@@ -223,6 +232,7 @@ def test_a_launcher_that_fails_says_why(tier_c: Arena) -> None:
     assert "could not be closed" in (result.execution.message or "")
 
 
+@promise("fs-isolated.descriptors")
 def test_only_the_three_streams_are_open_inside(any_tier: Arena) -> None:
     inheritable, other = os.pipe()
     os.set_inheritable(inheritable, True)
@@ -235,6 +245,7 @@ def test_only_the_three_streams_are_open_inside(any_tier: Arena) -> None:
     assert found == [0, 1, 2]
 
 
+@promise("fs-isolated.descriptors")
 def test_no_process_of_a_call_holds_an_open_file_of_ours(any_tier: Arena) -> None:
     """Whoever reads the other end of a pipe of ours must see us close it, launchers and first processes or not."""
     ours, theirs = os.pipe()
@@ -254,6 +265,7 @@ def test_no_process_of_a_call_holds_an_open_file_of_ours(any_tier: Arena) -> Non
     os.close(ours)
 
 
+@promise("fs-isolated.engine-environment")
 def test_the_environment_is_exactly_the_plans(any_tier: Arena) -> None:
     env = (("PATH", "/usr/bin:/bin"), ("K", 'it\'s "a" $b `c`\n\\n\té'), ("PWD", "/x"), ("EMPTY", ""))
     result = any_tier.run("/usr/bin/env", "-0", env=env)
@@ -302,6 +314,7 @@ def scores(mark: str) -> set[str]:
     return {Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in inside}
 
 
+@promise("memory-limit.out-of-memory-order")
 def test_the_call_goes_first_when_memory_runs_out(any_tier: Arena) -> None:
     """Read from outside: a confined program does not see its own /proc."""
     mark = f"palyra-mark-{os.urandom(8).hex()}"
@@ -317,6 +330,7 @@ def test_the_call_goes_first_when_memory_runs_out(any_tier: Arena) -> None:
     assert asyncio.run(go()) == {"500\n"}
 
 
+@promise("sandbox.no-new-privileges")
 def test_no_privileges_can_be_gained(any_tier: Arena) -> None:
     found = any_tier.attack(
         """
@@ -340,6 +354,7 @@ def own_children() -> list[str]:
         return file.read().split()
 
 
+@promise("tree-kill.concurrent-calls")
 def test_sixty_four_calls_at_once_leave_nothing_behind(
     any_tier: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

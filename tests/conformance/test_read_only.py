@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.arena import PYTHON, Arena
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
@@ -39,6 +40,7 @@ print(json.dumps({
 """
 
 
+@promise("fs-isolated.read-only-workspace")
 def test_nothing_of_a_read_only_workspace_can_be_changed(tier_c: Arena) -> None:
     for name in ("file", ".env"):
         (tier_c.workspace / name).write_text("content")

@@ -17,6 +17,7 @@ from palyra.model.limits import Limits
 from palyra.model.outcome import Status
 from palyra.sandbox.planner import plan_job
 from tests.conformance.arena import PYTHON, Arena, Kept, Result, host
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 OURS = "start"
@@ -50,6 +51,7 @@ def test_it_becomes_the_program(run: Callable[..., Result]) -> None:
     )
 
 
+@promise("sandbox.first-process")
 def test_the_environment_holds_nothing_of_the_shell(run: Callable[..., Result]) -> None:
     shown = set(run("/usr/bin/env", env=(("K", "v"),)).output.stdout.splitlines())
     assert shown - {"SHLVL=0"} == {"K=v"}  # bash alone counts itself, whatever it is told
@@ -66,6 +68,7 @@ def test_a_program_that_cannot_start_is_told_from_one_that_ends(
     assert "\x1f" not in result.output.stderr
 
 
+@promise("sandbox.first-process")
 def test_every_limit_is_in_force(run: Callable[..., Result]) -> None:
     program = """
 import json, os, resource as r

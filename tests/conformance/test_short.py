@@ -22,6 +22,7 @@ from palyra.model.outcome import Status
 from palyra.sandbox.planner import plan_job
 from palyra.sandbox.starter import assemble
 from tests.conformance.arena import OWNERS, Arena, Kept, arena, claimed, host, marked_processes, require
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 SH = "/bin/sh"
@@ -66,6 +67,7 @@ def test_a_program_that_cannot_be_started_is_told_so(place: Arena) -> None:
     assert (found.execution.status, found.execution.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
 
 
+@promise("tree-kill.before-answer")
 def test_what_it_leaves_behind_is_gone_when_the_call_returns(place: Arena) -> None:
     mark = f"left-behind-{place.folder.name}"
     script = f"setsid {SH} -c 'sleep 100; : {mark}' >/dev/null 2>&1 & setsid {SH} -c 'sleep 100; : {mark}' & echo off"
@@ -196,6 +198,7 @@ def test_what_is_left_of_a_call_is_reaped_a_moment_later(place: Arena) -> None:
     assert asyncio.run(story()) == ([3, 3, 3], before)
 
 
+@promise("tree-kill.before-answer")
 @pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
 def test_nobody_inside_outlives_the_answer(place: Arena, *, warm: bool) -> None:
     """Its first process is not waited for where it is the last; where anybody else is left there, it is."""

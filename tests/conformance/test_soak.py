@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.promises import promise
 from tests.soak.load import KINDS
 from tests.soak.traces import take_traces
 
@@ -23,6 +24,7 @@ SECONDS = 6
 pytestmark = pytest.mark.slow
 
 
+@promise("sandbox.leftovers")
 def test_sixty_four_callers_at_once_leave_nothing_behind() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.soak", "--seconds", str(SECONDS)],
@@ -44,6 +46,7 @@ def mark():
         yield Path(folder).resolve()
 
 
+@promise("sandbox.leftovers")
 def test_a_process_that_escaped_to_the_first_one_is_seen(mark: Path) -> None:
     before = take_traces(mark)
     orphan = "import os, subprocess\nprint(subprocess.Popen(['sleep', '60'], stdout=2, start_new_session=True).pid)"
@@ -54,6 +57,7 @@ def test_a_process_that_escaped_to_the_first_one_is_seen(mark: Path) -> None:
         os.kill(pid, 9)
 
 
+@promise("sandbox.leftovers")
 def test_a_namespace_that_stayed_is_seen(mark: Path) -> None:
     before = take_traces(mark)
     held = subprocess.Popen(["unshare", "--user", "--net", "sleep", "60"], cwd=mark)
@@ -69,6 +73,7 @@ def test_a_namespace_that_stayed_is_seen(mark: Path) -> None:
         held.wait()
 
 
+@promise("sandbox.leftovers")
 def test_a_file_a_descriptor_and_a_thread_that_stayed_are_seen(mark: Path) -> None:
     before = take_traces(mark)
     stop = threading.Event()

@@ -15,6 +15,7 @@ from palyra.errors import Reason
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
 from tests.conformance.arena import Arena, claimed, walled
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 SECONDS = 0.7
@@ -44,6 +45,7 @@ def swapping(place: Path, target: Path) -> Iterator[None]:
         thread.join()
 
 
+@promise("fs-isolated.link-swaps")
 def test_a_link_swapped_while_the_program_runs_leads_nowhere(any_tier: Arena) -> None:
     """Each open may meet the folder or the link to the outside: a check would lose this race sooner or later."""
     place = any_tier.workspace / "moving"
@@ -69,6 +71,7 @@ def test_a_link_swapped_while_the_program_runs_leads_nowhere(any_tier: Arena) ->
     assert [path.name for path in any_tier.outside.iterdir()] == ["secret"]
 
 
+@promise("fs-isolated.link-swaps")
 def test_the_program_swapping_its_own_links_gets_nowhere_either(any_tier: Arena) -> None:
     program = """
         import threading
@@ -96,6 +99,7 @@ def test_the_program_swapping_its_own_links_gets_nowhere_either(any_tier: Arena)
     assert [path.name for path in any_tier.outside.iterdir()] == ["secret"]
 
 
+@promise("fs-isolated.fifos")
 def test_a_fifo_of_the_hosts_beside_the_workspace_cannot_be_opened(any_tier: Arena) -> None:
     """One that somebody reads commands from would be as good as a shell."""
     fifo = any_tier.outside / "fifo"
@@ -118,6 +122,7 @@ def test_a_fifo_of_the_hosts_beside_the_workspace_cannot_be_opened(any_tier: Are
         os.close(reader)
 
 
+@promise("fs-isolated.fifos")
 def test_a_fifo_left_in_the_workspace_holds_nobody_up(any_tier: Arena) -> None:
     made = any_tier.attack('[os.mkfifo(name) for name in (".env", "Jenkinsfile", "pipe")]; report("made")').json
     assert made == "made"
@@ -126,6 +131,7 @@ def test_a_fifo_left_in_the_workspace_holds_nobody_up(any_tier: Arena) -> None:
     assert time.monotonic() - began < 20
 
 
+@promise("syscall-filter.set-user-id")
 def test_no_file_is_left_that_runs_as_its_owner(any_tier: Arena) -> None:
     """In a workspace of root's or of an operator's it would make every local user that owner."""
     program = """
@@ -161,6 +167,7 @@ def test_no_file_is_left_that_runs_as_its_owner(any_tier: Arena) -> None:
     assert modes == {"mine": 0}
 
 
+@promise("syscall-filter.leases")
 def test_nobody_outside_waits_for_a_file_that_a_program_leased(any_tier: Arena) -> None:
     """A descriptor to read by is enough for a lease, on a read-only mount too, where the file is of the same uid: that
     of root's sandbox is that of the linker's cache, and every program that starts opens it."""
@@ -180,6 +187,7 @@ def test_nobody_outside_waits_for_a_file_that_a_program_leased(any_tier: Arena) 
     assert set(result.json.values()) == {"EPERM"}, result.json
 
 
+@promise("fs-isolated.swapped-grant")
 def test_a_link_put_in_the_place_of_a_granted_folder_shows_nothing_of_where_it_leads(any_tier: Arena) -> None:
     """A folder of another agent's workspace was granted; that agent moves it away and leaves a link to somebody's keys,
     also on the way to it."""
@@ -201,6 +209,7 @@ def test_a_link_put_in_the_place_of_a_granted_folder_shows_nothing_of_where_it_l
         place.with_name("moved").rename(place)
 
 
+@promise("fs-isolated.swapped-grant")
 def test_a_granted_folder_swapped_while_the_sandbox_is_made_shows_nothing(place: Arena) -> None:
     granted = place.folder / "other" / "vendor"
     granted.mkdir(parents=True)

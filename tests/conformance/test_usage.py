@@ -17,6 +17,7 @@ import pytest
 from palyra.model.call import Tier
 from palyra.sandbox.landlock import SCOPE_ABI
 from tests.conformance.arena import Arena, host
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
@@ -147,6 +148,7 @@ def test_time_is_counted_from_when_the_program_was_let_go(place: Arena) -> None:
         assert place.run("/bin/sleep", "0.05").execution.usage.wall_us >= 50_000
 
 
+@promise("sandbox.killed-engine")
 def test_the_sandbox_dies_with_the_engine(place: Arena) -> None:
     """Killed without a chance to tidy up: tier C leaves nothing, and tier B nothing that a guardian can signal."""
     if place.tier is Tier.B and host().landlock_abi < SCOPE_ABI:

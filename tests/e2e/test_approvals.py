@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.promises import promise
 from tests.serving import serving
 
 OPEN = '[tool_call.process_runner]\negress_enforcement_mode = "none"\n[approvals]\nrequest_ms = {request_ms}\n'
@@ -170,6 +171,7 @@ def test_two_processes_that_decide_at_once_decide_once(asking):
     assert verified(asking)
 
 
+@promise("approvals.bound-to-call")
 def test_parallel_repeats_use_a_grant_once(asking):
     asking(*LS)
     asking("approvals", "approve", only(asking))
@@ -195,6 +197,7 @@ OTHERS = {
 }
 
 
+@promise("approvals.bound-to-call")
 def test_a_grant_is_not_for_another_call(asking):
     (asking.workspace / "sub").mkdir()
     asking(*LS)
@@ -204,6 +207,7 @@ def test_a_grant_is_not_for_another_call(asking):
     assert asking(*LS).returncode == 0
 
 
+@promise("approvals.who-decides")
 def test_agents_and_requesters_cannot_decide(asking):
     asking(*LS)
     approval_id = only(asking)
@@ -217,6 +221,7 @@ def test_agents_and_requesters_cannot_decide(asking):
         assert (done.returncode, b"their own call" in done.stderr) == (1, True)
 
 
+@promise("approvals.bound-to-call")
 def test_a_revoked_grant_lets_nothing_through(asking):
     asking(*LS)
     approval_id = only(asking)
@@ -261,6 +266,7 @@ def test_a_pattern_is_shown_and_covers_what_it_says(asking):
     assert [ls("one.md"), ls("two.md"), ls("three.txt")] == [0, 0, 75]
 
 
+@promise("approvals.shown-whole")
 def test_show_tells_all_of_it_and_hides_no_character(asking):
     trick = "\x1b[2Kharmless\u202e\nargv       ls"
     given = json.dumps({"command": "ls", "args": [trick]})
@@ -433,6 +439,7 @@ def test_at_the_terminal_it_is_the_same_with_a_daemon_in_between(asking):
     assert verified(asking)
 
 
+@promise("approvals.who-decides")
 def test_at_the_terminal_an_agent_is_not_asked(asking):
     terminal = Terminal(asking, "run", "--as", "agent:demo", "--", "ls")
     assert (terminal.end(), QUESTION in terminal.text) == (75, False)

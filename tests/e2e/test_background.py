@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.keeping import keepers_of, kept_home, processes_with, wait_for
+from tests.promises import promise
 
 RUN = "01HF7YAT000000000000000RVN"
 
@@ -57,6 +58,7 @@ def test_a_start_is_a_completed_attested_call_of_its_own_executor(cli, tmp_path)
     assert cli("verify", str(tmp_path / "outcome.json")).returncode == 0
 
 
+@promise("calls.background-lifetime")
 def test_a_run_of_one_call_cannot_own_a_process(cli):
     done = cli("call", "palyra.process.run", '{"command": "sleep", "args": ["9"], "background": true}')
     first, hint = done.stderr.splitlines()
@@ -78,6 +80,7 @@ def test_a_lifetime_without_background_is_refused(cli):
     assert (outcome["status"], outcome["reason"]) == ("refused", "BAD_ARGUMENTS")
 
 
+@promise("calls.background-lifetime")
 def test_it_outlives_whoever_started_it_and_ends_at_its_lifetime(cli):
     cli.home.mkdir(mode=0o700)
     (cli.home / "palyra.toml").write_text("[tool_call.process_runner]\nbackground_lifetime_ms = 1500\n")

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from palyra.api import Palyra, Rejected
+from tests.promises import promise
 
 RUN = "01HF7YAT000000000000000RVN"
 SPENDER = """
@@ -30,6 +31,7 @@ def configure(cli, text: str) -> None:
     (cli.home / "palyra.toml").write_text(text)
 
 
+@promise("calls.budget-exact")
 def test_sixty_four_calls_of_four_processes_on_a_budget_of_forty_run_exactly_forty(cli):
     configure(cli, "[tool_call]\nmax_calls_per_run = 40\n")
     argv = [sys.executable, "-c", SPENDER, str(cli.home), RUN, "16"]
@@ -42,6 +44,7 @@ def test_sixty_four_calls_of_four_processes_on_a_budget_of_forty_run_exactly_for
     assert cli("journal", "verify").returncode == 0
 
 
+@promise("calls.budget-exact")
 def test_a_spent_run_is_refused_until_an_operator_extends_it(cli):
     configure(cli, "[tool_call]\nmax_calls_per_run = 1\n")
     echo = ("call", "palyra.echo", "{}", "--run", RUN, "--json")
@@ -97,6 +100,7 @@ def test_who_holds_a_run_that_was_ended_meanwhile_makes_no_more_calls_in_it(cli)
     assert cli("journal", "verify").returncode == 0
 
 
+@promise("calls.budget-exact")
 def test_wall_time_and_output_are_counted_and_end_a_program_that_wants_more(cli):
     configure(cli, "[budget.run]\nwall_ms = 2000\noutput_bytes = 10\n")
     sleep = ("call", "palyra.process.run", '{"command": "sleep", "args": ["30"]}', "--run", RUN, "--json")
@@ -124,6 +128,7 @@ def test_a_background_process_is_settled_at_its_end(cli):
     assert cli("journal", "verify").returncode == 0
 
 
+@promise("calls.budget-exact")
 def test_a_kill_in_the_middle_counts_all_that_was_held_and_gives_it_back_once(cli):
     configure(cli, "[budget.run]\nwall_ms = 100000\n")
     nap = json.dumps({"command": "sleep", "args": ["60"], "timeout_ms": 40_000})

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.promises import promise
+
 
 def test_echo_returns_what_it_was_given(cli):
     outcome = cli.outcome("call", "palyra.echo", '{"a": [1, 2.5, null, "é"]}', "--json")
@@ -13,6 +15,7 @@ def test_echo_returns_what_it_was_given(cli):
     assert outcome["attestation"]["executor"] == "builtin"
 
 
+@promise("calls.strict-input")
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -60,6 +63,7 @@ def test_calls_of_one_run_share_its_budget(cli):
     assert used == [1, 2, 3]
 
 
+@promise("calls.run-owner")
 def test_another_principal_cannot_use_up_or_see_a_run_of_mine(cli):
     run = "01HF7YAT000000000000000RVN"
     cli.outcome("call", "palyra.echo", "{}", "--run", run, "--as", "user:alice", "--json")

@@ -17,6 +17,7 @@ import pytest
 from palyra.daemon.open_files import wanted_files
 from tests.certificates import make_certificate
 from tests.command_line import Cli
+from tests.promises import promise
 from tests.serving import make_token, serving
 
 ASKS = """[tool_call.process_runner]
@@ -131,6 +132,7 @@ def _open_calls(cli) -> int:
         return int(rows.execute("SELECT count(*) FROM calls WHERE status = 'open'").fetchone()[0])
 
 
+@promise("daemon.restart")
 def test_a_restart_under_load_loses_no_acknowledged_call(cli):
     token = make_token(cli)
     acknowledged: list[str] = []
@@ -164,6 +166,7 @@ def test_a_restart_under_load_loses_no_acknowledged_call(cli):
     assert cli("journal", "verify").returncode == 0
 
 
+@promise("daemon.restart")
 def test_a_pending_approval_outlives_a_crash_and_its_call_runs_then(cli):
     cli.home.mkdir(mode=0o700)
     (cli.home / "palyra.toml").write_text(ASKS)
@@ -210,6 +213,7 @@ def hardened(tmp_path_factory):
         assert served.end()[0] == 0
 
 
+@promise("daemon.connection-bounds")
 def test_slow_headers_and_bodies_are_cut_off_while_others_are_served(hardened):
     served, token = hardened
     silent, trickling, body = served.connect(), served.connect(), served.connect()
@@ -243,6 +247,7 @@ def test_a_slow_body_over_mcp_is_answered_and_not_just_cut_off(hardened, era):
         assert sock.recv(1) == b"", "and then cut off"
 
 
+@promise("daemon.connection-bounds")
 @pytest.mark.parametrize("pieces", [1, 2, 50])
 def test_headers_that_are_too_large_are_refused(hardened, pieces):
     served, _ = hardened
@@ -257,6 +262,7 @@ def test_headers_that_are_too_large_are_refused(hardened, pieces):
     assert served.ask("GET", "/healthz")[0] == 200
 
 
+@promise("daemon.connection-bounds")
 def test_an_oversized_body_is_refused_by_its_length_alone(hardened):
     served, token = hardened
     with served.connect() as sock:
@@ -264,6 +270,7 @@ def test_an_oversized_body_is_refused_by_its_length_alone(hardened):
         assert b" 413 " in sock.recv(4096)
 
 
+@promise("daemon.connection-bounds")
 def test_a_request_smuggled_behind_two_lengths_is_refused(hardened):
     served, token = hardened
     head = head_of_a_post(token, 3).replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -273,6 +280,7 @@ def test_a_request_smuggled_behind_two_lengths_is_refused(hardened):
         assert answer.count(b"HTTP/1.1 ") == 1 or b" 401 " in answer
 
 
+@promise("daemon.reserved-capacity")
 def test_whoever_takes_every_connection_does_not_lock_the_owner_out(cli):
     cli.home.mkdir(mode=0o700)
     (cli.home / "palyra.toml").write_text("[daemon]\nmax_connections = 16\n")
@@ -294,6 +302,7 @@ def _answers(served, token: str) -> bool:
     return False
 
 
+@promise("daemon.connection-bounds")
 def test_2000_idle_connections_hold_nobody_up(hardened):
     served, token = hardened
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -319,6 +328,7 @@ class Few(Cli):
         return ["sh", "-c", 'ulimit -n 1024 && exec "$0" "$@"', *super().argv]
 
 
+@promise("daemon.connection-bounds")
 @pytest.mark.slow
 def test_who_connects_and_says_nothing_takes_no_files_that_calls_need(cli):
     """Without a token: a thousand such connections left no descriptor to start a sandbox with."""
@@ -396,6 +406,7 @@ def test_tls_on_tcp_and_none_on_the_socket(cli, tmp_path):
         assert served.ask("GET", "/healthz", unix=True)[0] == 200
 
 
+@promise("daemon.connection-bounds")
 def test_who_never_shakes_hands_on_tls_is_counted_and_not_waited_for(cli, tmp_path):
     """Such connections were in no count, however many, and had a minute each: with a quarter of a megabyte each."""
     certificate, _ = _tls(cli, tmp_path)

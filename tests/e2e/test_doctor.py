@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tests.promises import promise
+
 
 def test_a_proof_is_made_signed_journaled_and_referred_to(cli):
     before = cli.outcome("run", "--json", "--", "true")
@@ -22,6 +24,7 @@ def test_a_proof_is_made_signed_journaled_and_referred_to(cli):
     assert cli("journal", "verify").returncode == 0
 
 
+@promise("sandbox.profile-proof")
 def test_a_proof_that_was_changed_or_is_anothers_counts_for_nothing(cli):
     cli("doctor", "--prove", timeout=120)
     file = cli.home / "proof.json"

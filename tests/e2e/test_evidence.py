@@ -16,6 +16,7 @@ from palyra.canon import canonical_strict, digest, sha256_hex
 from palyra.journal.keys import write_hashes
 from palyra.journal.merkle import Frontier, leaf_hash
 from tests.command_line import Cli
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -91,6 +92,7 @@ def test_a_home_that_was_rewritten_under_another_key_does_not_verify_with_the_on
     assert cli("journal", "verify", "--key", "x").returncode == 2
 
 
+@promise("journal.edited-evidence")
 def test_a_missing_line_of_an_export_fails(cli, calls, tmp_path):
     path = tmp_path / "journal.jsonl"
     cli("journal", "export", "--output", str(path))
@@ -100,6 +102,7 @@ def test_a_missing_line_of_an_export_fails(cli, calls, tmp_path):
         assert verified(cli, path, home=tmp_path / "nowhere")[0] == 1, at
 
 
+@promise("journal.partial-evidence")
 def test_an_export_whose_beginning_was_cut_off_on_the_way_says_what_it_shows(cli, calls, tmp_path):
     """With the tree before it in its place it holds, and was said to hold every entry of the journal."""
     path = tmp_path / "journal.jsonl"
@@ -122,6 +125,7 @@ def test_an_export_whose_beginning_was_cut_off_on_the_way_says_what_it_shows(cli
     assert (code, told["entries"], told["first"], told["tree_size"]) == (0, 2, 4, 6)
 
 
+@promise("journal.partial-evidence")
 def test_a_proof_whose_result_was_taken_out_says_that_none_is_shown(cli, calls, tmp_path):
     path = tmp_path / "proof.json"
     call_id = calls[0]["call_id"]
@@ -132,6 +136,7 @@ def test_a_proof_whose_result_was_taken_out_says_that_none_is_shown(cli, calls, 
     assert f"proof that call {call_id} began; no result is shown, by" in cli("verify", str(path)).stdout.decode()
 
 
+@promise("journal.partial-evidence")
 def test_a_bundle_whose_lines_were_copied_or_moved_does_not_verify(cli, calls, tmp_path):
     """Each line holds by itself: a call could be shown any number of times, and in any order."""
     path = tmp_path / "bundle.jsonl"
@@ -144,6 +149,7 @@ def test_a_bundle_whose_lines_were_copied_or_moved_does_not_verify(cli, calls, t
     assert verified(cli, path, home=tmp_path / "nowhere")[0] == 0
 
 
+@promise("journal.verifier-bounds")
 @pytest.mark.parametrize("name", ["checkpoint", "tile/0/000.p/6", "tile/entries/000.p/6"])
 def test_a_pipe_among_tiles_keeps_nobody_waiting(cli, calls, tmp_path, name):
     folder = tmp_path / "log"
@@ -179,6 +185,7 @@ def test_a_proof_goes_on_holding_when_the_journal_has_grown(cli, calls, tmp_path
     assert cli("journal", "prove", "01HF7YAT00000000000000N0NE").returncode == 1
 
 
+@promise("journal.edited-evidence")
 def test_tiles_and_checkpoints_that_were_edited_are_found(cli, calls, tmp_path):
     made = tmp_path / "log"
     cli("journal", "export", "--format", "tiles", "--output", str(made))
@@ -194,6 +201,7 @@ def test_tiles_and_checkpoints_that_were_edited_are_found(cli, calls, tmp_path):
     assert cli("journal", "export", "--format", "tiles", "--output", str(made)).returncode == 2
 
 
+@promise("journal.edited-evidence")
 def test_an_envelope_of_another_type_or_signer_is_found(cli, calls, tmp_path):
     path = tmp_path / "bundle.jsonl"
     cli("journal", "export", "--format", "dsse", "--output", str(path))
@@ -204,6 +212,7 @@ def test_an_envelope_of_another_type_or_signer_is_found(cli, calls, tmp_path):
     assert verified(cli, path, home=tmp_path / "nowhere")[0] == 1
 
 
+@promise("journal.verifier-bounds")
 @pytest.mark.parametrize(
     "bomb",
     [
@@ -226,6 +235,7 @@ def test_a_verifier_bomb_is_refused_quickly(cli, calls, tmp_path, bomb):
     assert b"Traceback" not in done.stderr
 
 
+@promise("journal.verifier-bounds")
 def test_millions_of_empty_lists_are_counted_before_any_is_made(cli, calls, tmp_path):
     """A file of 24 megabytes took 700 of memory, one of 256 would have taken more than most machines have."""
     path = tmp_path / "lists"
@@ -265,6 +275,7 @@ def forged_statement(outcome: dict) -> bytes:
     return canonical_strict(statement | {"predicateType": "urn:palyra:attestation:v1"})
 
 
+@promise("journal.exported-bytes")
 @pytest.mark.parametrize("with_its_hash", [False, True])
 @pytest.mark.parametrize("words", [(), ("--call",)])
 def test_nobody_has_other_bytes_signed_by_putting_them_where_an_entry_was(cli, calls, tmp_path, words, with_its_hash):
@@ -282,6 +293,7 @@ def test_nobody_has_other_bytes_signed_by_putting_them_where_an_entry_was(cli, c
     assert cli("journal", "verify").returncode == 0
 
 
+@promise("journal.exported-bytes")
 @pytest.mark.parametrize("words", [("export",), ("export", "--format", "tiles"), ("prove",), ("export", "--call")])
 def test_nothing_is_handed_out_that_is_not_what_was_signed(cli, calls, tmp_path, words):
     chosen = [calls[0]["call_id"]] if words[-1] in ("prove", "--call") else []

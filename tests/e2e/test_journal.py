@@ -15,6 +15,8 @@ import time
 
 import pytest
 
+from tests.promises import promise
+
 
 def make_calls(cli, count: int = 4) -> None:
     for number in range(count):
@@ -40,6 +42,7 @@ def test_an_untouched_journal_verifies(cli):
     assert (code, report["ok"], report["entries"]) == (0, True, 8)
 
 
+@promise("journal.edited-entry")
 @pytest.mark.parametrize("index", [0, 3, 7])
 def test_deleting_any_row_is_found_and_the_entry_named(cli, index):
     make_calls(cli)
@@ -49,6 +52,7 @@ def test_deleting_any_row_is_found_and_the_entry_named(cli, index):
     assert any(f["index"] == index or str(index) in f["detail"] for f in report["findings"])
 
 
+@promise("journal.edited-entry")
 @pytest.mark.parametrize("index", [0, 3, 7])
 def test_editing_any_row_is_found_and_the_entry_named(cli, index):
     make_calls(cli)
@@ -62,12 +66,14 @@ def test_editing_any_row_is_found_and_the_entry_named(cli, index):
     assert index in {f["index"] for f in report["findings"]}
 
 
+@promise("journal.edited-entry")
 def test_an_edited_stored_outcome_is_found(cli):
     make_calls(cli, 2)
     tamper(cli, "UPDATE calls SET status = 'refused' WHERE result_index = 3")
     assert verify(cli)[0] == 1
 
 
+@promise("journal.truncated-tail")
 def test_truncation_is_found_by_whoever_holds_a_receipt(cli, tmp_path):
     make_calls(cli, 3)
     receipt = tmp_path / "outcome.json"
@@ -91,6 +97,7 @@ def test_show_and_tail_tell_of_a_call(cli):
     assert outcome["call_id"].encode() in cli("journal", "tail").stdout
 
 
+@promise("journal.salted-commitments")
 def test_inputs_and_outputs_never_stand_in_an_entry(cli):
     cli("call", "palyra.echo", '{"pin": "value-4711"}')
     items = json.loads(cli("journal", "tail", "--json").stdout)["items"]
@@ -159,6 +166,7 @@ asyncio.run(main())
 """
 
 
+@promise("journal.killed-process")
 def test_sigkill_amid_a_hundred_concurrent_calls_loses_nothing_acknowledged(cli):
     """And what had started is closed as interrupted at the next start."""
     argv = [sys.executable, "-c", BUSY, str(cli.home), str(cli.workspace)]

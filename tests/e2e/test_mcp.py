@@ -28,6 +28,7 @@ from palyra.mcp.messages import META_ATTESTATION, META_EXPLANATION, META_RECEIPT
 from palyra.mcp.server import make_server
 from palyra.model.approval import ApprovalState
 from palyra.wiring.embedded import Installation, open_installation
+from tests.promises import promise
 
 OPEN = '[tool_call.process_runner]\negress_enforcement_mode = "none"\n'
 ERAS = ["legacy", "2026-07-28"]
@@ -438,6 +439,7 @@ def test_lines_that_are_no_messages_do_not_end_the_server(cli):
         assert server.wait(30) == 0
 
 
+@promise("mcp.ambiguous-messages")
 def test_every_line_that_is_not_understood_is_answered_and_a_call_among_them_is_journaled(cli):
     """A client that waits for the answer to a lone surrogate waited for ever."""
     call = '{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "palyra_echo", "arguments": %s}%s}'

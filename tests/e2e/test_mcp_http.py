@@ -24,6 +24,7 @@ from palyra.daemon.state import State, make_state
 from palyra.daemon.table import ROUTES
 from palyra.model.approval import ApprovalState
 from palyra.wiring.embedded import open_installation
+from tests.promises import promise
 
 ERAS = ["legacy", "2026-07-28"]
 CONFIG = '[tool_call.process_runner]\negress_enforcement_mode = "none"\n[approvals]\nconsole_url = "http://127.0.0.1:1/console"\n'
@@ -174,6 +175,7 @@ def test_a_body_that_is_no_message_is_answered_with_its_id_and_a_call_in_it_is_j
     serving(home, workspace, work)
 
 
+@promise("daemon.revoked-streams")
 def test_a_stream_of_mcp_ends_when_its_token_is_revoked(home, workspace):
     async def work(daemon: Daemon) -> None:
         token = await daemon.token()

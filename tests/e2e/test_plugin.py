@@ -12,6 +12,7 @@ import pytest
 
 from palyra.model.call import Tier
 from tests.conformance.arena import require
+from tests.promises import promise
 from tests.unit.inside.wasm.guests import ECHO, LOOP, module, wasm
 
 ALLOWING = 'posture = "developer"\n[tool_call]\nexecution_timeout_ms = 20000\n[tool_call.wasm_runtime]\n'
@@ -40,6 +41,7 @@ def test_a_module_runs_in_tier_a_and_the_record_verifies(cli: Any) -> None:
     assert (again, second["output"]["result"]) == (0, [])
 
 
+@promise("guest.limits")
 @pytest.mark.parametrize(
     ("guest", "code", "status", "reason"),
     [

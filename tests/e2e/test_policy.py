@@ -11,6 +11,7 @@ import pytest
 
 from palyra.api import Palyra
 from tests.command_line import Cli
+from tests.promises import promise
 
 NO_RM = """@id("local.no-rm")
 @reason("No rm here.")
@@ -73,6 +74,7 @@ BAD = {
 }
 
 
+@promise("policy.broken-bundle")
 @pytest.mark.parametrize("kind", BAD)
 def test_a_broken_bundle_never_replaces_a_good_one(cli: Cli, folder: Path, tmp_path: Path, kind: str):
     text, message = BAD[kind]

@@ -16,6 +16,7 @@ from tests.consoles import World, world
 from tests.daemons import OPERATOR
 from tests.e2e.test_mcp import connected, serving
 from tests.markup import Markup
+from tests.promises import promise
 
 NO_LS = '@id("local.no-ls") forbid (principal, action, resource) when { context.program == "ls" };\n'
 FAULTS = {"no Cedar": "permit (;", "an id twice": NO_LS + NO_LS}
@@ -115,6 +116,7 @@ def test_each_scope_covers_what_it_says(cli: Cli):
     refused(cli, "find", ".", "-exec", "lscpu", "--version", ";")
 
 
+@promise("policy.exception-scope")
 def test_an_exception_for_one_wrapped_program_is_none_for_another(cli: Cli):
     call = refused(cli, "find", ".", "-exec", "lscpu", "--version", ";")
     assert said(cli, "policy", "allow", call, "--for", "program")[0] == 0
@@ -125,6 +127,7 @@ def test_an_exception_for_one_wrapped_program_is_none_for_another(cli: Cli):
         refused(cli, *argv)
 
 
+@promise("policy.exception-scope")
 def test_what_arguments_alone_make_code_is_allowed_with_these_arguments_only(cli: Cli):
     def paged(pager: str) -> tuple[str, ...]:
         return ("git", "-c", f"core.pager={pager}", "--paginate", "version")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.promises import promise
+
 
 def test_the_listing_is_printed_and_exits_0(cli):
     (cli.workspace / "hello.txt").write_text("hi")
@@ -113,6 +115,7 @@ def test_a_refusal_with_json_is_one_outcome_and_still_said_on_stderr(cli):
     assert [line.split(b":")[0] for line in done.stderr.splitlines()] == [b"palyra", b"hint", b"allow"]
 
 
+@promise("calls.output-quota")
 def test_the_output_quota_ends_a_flood_and_returns_what_was_captured(cli):
     outcome = cli.outcome("run", "--json", "--max-output", "100K", "--", "yes")
     assert (outcome["status"], outcome["reason"]) == ("quota_exceeded", "QUOTA_EXCEEDED")
@@ -139,6 +142,7 @@ def _wait_until_open(cli) -> None:
     raise AssertionError("the call never started")
 
 
+@promise("secrets.redacted-output")
 def test_a_secret_in_the_output_is_redacted_on_the_way_to_the_terminal(cli):
     token = "ghp_" + "a1B2" * 9
     (cli.workspace / "config").write_text(f"token {token}\n")
@@ -159,6 +163,7 @@ def test_the_environment_is_rebuilt_and_never_inherited(cli):
     assert names <= {b"PATH", b"HOME", b"USER", b"LANG", b"LC_ALL", b"TERM", b"TMPDIR", b"TZ", b"PWD", b"LOGNAME"}
 
 
+@promise("commands.environment")
 def test_a_banned_environment_key_is_refused_even_for_the_operator(cli):
     done = cli("run", "--env", "LD_PRELOAD=/tmp/x.so", "--", "ls")
     assert (done.returncode, b"BAD_ARGUMENTS" in done.stderr) == (126, True)
@@ -185,6 +190,7 @@ def test_wrong_usage_of_run_is_125_and_of_others_2(cli):
     assert cli("nope").returncode == 2
 
 
+@promise("workspace.system-folders")
 def test_the_workspace_may_not_be_the_root_or_a_home(cli):
     for folder in ("/", os.path.expanduser("~"), "/usr", "/etc", str(cli.home)):
         done = cli("run", "--workspace", folder, "--", "ls")

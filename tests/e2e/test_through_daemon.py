@@ -22,6 +22,7 @@ from palyra.errors import PalyraError
 from palyra.model.outcome import Status
 from tests.command_line import Cli
 from tests.keeping import running, wait_for
+from tests.promises import promise
 from tests.serving import Served, make_token, serving
 
 
@@ -172,6 +173,7 @@ def test_what_an_agent_may_not_say_is_refused(beside):
             palyra.run(egress="none").call("palyra.echo")
 
 
+@promise("daemon.operator-fields")
 def test_model_made_bytes_never_become_the_clients_own_words(beside):
     """Bytes spliced into a body could carry a grant beside the input."""
     _, _, served = beside

@@ -15,6 +15,7 @@ import pytest
 
 from palyra.adapters.running import Commands
 from palyra.api import Palyra, grant
+from tests.promises import promise
 
 _FRAMEWORK = "langchain.agents.middleware.shell_tool"
 
@@ -39,6 +40,7 @@ def _plant(workspace: Path, proof: Path) -> None:
         (workspace / name).write_text(code)
 
 
+@promise("commands.adapter-imports")
 @pytest.mark.parametrize("python_path", ["", ".", "{workspace}"])
 def test_a_package_called_palyra_in_the_workspace_is_not_what_a_shell_is_started_by(
     langchain_shell: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python_path: str
@@ -55,6 +57,7 @@ def test_a_package_called_palyra_in_the_workspace_is_not_what_a_shell_is_started
     assert not proof.exists()
 
 
+@promise("commands.adapter-imports")
 def test_modules_in_the_current_folder_are_not_what_python_m_palyra_imports(tmp_path: Path) -> None:
     proof = tmp_path / "escaped"
     _plant(tmp_path, proof)
@@ -79,6 +82,7 @@ def smolagents(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop("palyra.adapters.smolagents", None)
 
 
+@promise("commands.adapter-imports")
 def test_a_key_in_what_a_step_prints_or_returns_is_redacted(smolagents: Any, tmp_path: Path) -> None:
     key = "ghp_" + "a1B2" * 9
     (tmp_path / "workspace").mkdir()
@@ -92,6 +96,7 @@ def test_a_key_in_what_a_step_prints_or_returns_is_redacted(smolagents: Any, tmp
     assert again.output == {"key": "[redacted:github:1]"}
 
 
+@promise("commands.adapter-imports")
 def test_a_file_with_a_secret_of_the_vault_is_not_read_past_the_redactor(tmp_path: Path) -> None:
     secret = "correct horse battery\nstaple"
     workspace = tmp_path / "workspace"

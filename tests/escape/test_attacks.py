@@ -11,6 +11,7 @@ import pytest
 from palyra import Palyra
 from palyra.api import Outcome, SyncRun, grant
 from palyra.errors import Reason
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 TOKEN = "ghp_" + "a1B2" * 9
@@ -46,6 +47,7 @@ def plant(place: Path, text: str) -> None:
     place.chmod(0o755)
 
 
+@promise("commands.planted-program")
 def test_a_program_planted_under_an_allowed_name_is_not_what_runs(run: SyncRun, workspace: Path) -> None:
     (workspace / "mine").write_text("x")
     for name in ("ls", "git", "cat"):
@@ -55,6 +57,7 @@ def test_a_program_planted_under_an_allowed_name_is_not_what_runs(run: SyncRun, 
     assert not (workspace / "ran").exists()
 
 
+@promise("commands.planted-program")
 def test_a_search_path_that_leads_into_the_workspace_runs_nothing(home: Path, workspace: Path, tier: str) -> None:
     home.mkdir(mode=0o700)
     (home / "palyra.toml").write_text(f'[tool_call.process_runner]\npath = ["{workspace}", "/usr/bin", "/bin"]\n')
@@ -64,6 +67,7 @@ def test_a_search_path_that_leads_into_the_workspace_runs_nothing(home: Path, wo
     assert (outcome.reason, (workspace / "ran").exists()) == (Reason.EXECUTABLE_DENIED, False)
 
 
+@promise("commands.planted-launcher")
 def test_a_launcher_planted_on_the_search_path_is_not_run_at_the_next_start(
     home: Path, workspace: Path, tier: str, tmp_path: Path
 ) -> None:
@@ -81,6 +85,7 @@ def test_a_launcher_planted_on_the_search_path_is_not_run_at_the_next_start(
     assert not (tmp_path / "ran").exists()
 
 
+@promise("commands.environment")
 @pytest.mark.parametrize(
     "key",
     ["LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT", "PATH", "http_proxy"],
@@ -90,6 +95,7 @@ def test_variables_that_make_programs_run_something_are_refused(run: SyncRun, ke
     assert (outcome.reason, outcome.output) == (Reason.BAD_ARGUMENTS, {})
 
 
+@promise("commands.interpreters")
 @pytest.mark.parametrize(
     "words",
     [
@@ -117,6 +123,7 @@ def test_chains_of_wrappers_reach_no_interpreter(run: SyncRun, workspace: Path, 
     assert not (workspace / "ran").exists()
 
 
+@promise("commands.code-options")
 @pytest.mark.parametrize("words", [("-cM", "-L", "10", "-f", "a.tar", "a"), ("cMfL", "a.tar", "10", "a")])
 def test_a_tar_of_several_volumes_takes_no_shell_from_its_stdin(
     run: SyncRun, workspace: Path, words: tuple[str, ...]
@@ -128,6 +135,7 @@ def test_a_tar_of_several_volumes_takes_no_shell_from_its_stdin(
     assert (outcome.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
 
 
+@promise("commands.code-options")
 def test_names_of_files_that_find_gives_to_sed_are_no_scripts_and_no_options(run: SyncRun, workspace: Path) -> None:
     for name in ("1e touch ran", "-e1e touch ran", "-n", "--expression=1e touch ran"):
         (workspace / name).write_text("a\n")
@@ -139,6 +147,7 @@ def test_names_of_files_that_find_gives_to_sed_are_no_scripts_and_no_options(run
     assert not (workspace / "ran").exists()
 
 
+@promise("secrets.redacted-output")
 def test_a_secret_written_in_two_halves_is_redacted(shell: SyncRun) -> None:
     half = len(TOKEN) // 2
     for name in ("stdout", "stderr"):
@@ -150,18 +159,21 @@ def test_a_secret_written_in_two_halves_is_redacted(shell: SyncRun) -> None:
         assert TOKEN not in str(outcome)
 
 
+@promise("secrets.redacted-output")
 def test_a_secret_painted_by_the_program_is_redacted(shell: SyncRun) -> None:
     half = len(TOKEN) // 2
     script = f"printf '\\033[31m{TOKEN[:half]}\\033[1m{TOKEN[half:]}\\033[0m\\n'"
     assert call(shell, "sh", "-c", script).output["stdout"] == "\x1b[31m[redacted:github:1]\x1b[1m\x1b[0m\n"
 
 
+@promise("workspace.new-guarded-names")
 def test_guarded_names_that_were_not_there_are_reported(shell: SyncRun, workspace: Path) -> None:
     script = "mkdir -p .git/hooks .github; : > .git/hooks/pre-commit; : > .env; : > Jenkinsfile; : > plain"
     outcome = call(shell, "sh", "-c", script)
     assert outcome.output["protected_created"] == [".env", ".git/hooks", ".github", "Jenkinsfile"]
 
 
+@promise("workspace.removed-rights")
 @pytest.mark.parametrize("mode", ["chmod 0 .git", "chmod 0 lib", "chmod 311 .", "chmod 600 ."])
 def test_rights_taken_away_in_one_call_open_nothing_in_the_next(home: Path, workspace: Path, mode: str) -> None:
     """What could not be looked into was taken for what is not there: the next call found it open."""
@@ -181,6 +193,7 @@ def test_rights_taken_away_in_one_call_open_nothing_in_the_next(home: Path, work
     assert [name for name in planted.split() if (workspace / name).exists()] == []
 
 
+@promise("fs-isolated.engine-environment", "fs-isolated.private-places")
 def test_the_engines_home_key_and_environment_are_out_of_reach(shell: SyncRun, home: Path, workspace: Path) -> None:
     os.environ["PALYRA_TEST_MARK"] = "the-engines-own"
     try:
@@ -229,6 +242,7 @@ def test_the_largest_arguments_and_every_odd_byte_arrive(run: SyncRun) -> None:
     assert outcome.output["stdout"] == word, outcome.message
 
 
+@promise("fs-isolated.swapped-grant")
 def test_a_granted_folder_in_another_agents_workspace_cannot_be_turned_into_a_link(
     home: Path, workspace: Path, tier: str, tmp_path: Path
 ) -> None:
@@ -252,6 +266,7 @@ def test_a_granted_folder_in_another_agents_workspace_cannot_be_turned_into_a_li
         assert "secret" not in outcome.output.get("stdout", "")
 
 
+@promise("fs-isolated.swapped-grant")
 def test_a_granted_folder_in_the_agents_own_workspace_cannot_be_turned_into_a_link(
     home: Path, workspace: Path, tier: str, tmp_path: Path
 ) -> None:

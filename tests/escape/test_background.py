@@ -29,6 +29,7 @@ from palyra.model.process import Lifetime
 from palyra.sandbox.probe_kernel import try_landlock
 from tests.conformance.arena import require
 from tests.keeping import command_line, keepers_of, kept_home, processes_with, wait_for
+from tests.promises import promise
 
 PROJECT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -146,6 +147,7 @@ def test_its_stdin_is_the_calls_and_then_ends(home, workspace):
         assert ask(run, "output", started["process_id"]).output["text"] == "a\nb\n"
 
 
+@promise("calls.background-lifetime")
 def test_the_calls_time_limit_does_not_end_it_and_its_lifetime_does(home, workspace):
     configure(home, background_lifetime_ms=1500)
     with Palyra.open(str(home)) as palyra:
@@ -158,6 +160,7 @@ def test_the_calls_time_limit_does_not_end_it_and_its_lifetime_does(home, worksp
         assert [act["status"] for act in ended_acts(palyra)] == ["expired"]
 
 
+@promise("calls.background-lifetime")
 def test_a_stop_ends_the_whole_tree_and_a_program_that_does_not_listen(home, workspace):
     script = "trap '' TERM; sleep 71.1 & (setsid sleep 71.1 &) ; while :; do sleep 71.1; done"
     with Palyra.open(str(home)) as palyra:
@@ -184,6 +187,7 @@ def test_a_program_that_cannot_be_started_is_a_failed_call(home, workspace, tmp_
 # ── runs ─────────────────────────────────────────────────────────────────────
 
 
+@promise("calls.background-lifetime")
 def test_what_a_run_owns_ends_with_it_and_what_is_detached_goes_on(home, workspace):
     with Palyra.open(str(home)) as palyra:
         with palyra.run("agent:demo", workspace) as run:
@@ -217,6 +221,7 @@ sys.stdin.read()
 """
 
 
+@promise("calls.background-lifetime")
 def test_what_a_run_owns_ends_when_the_process_that_holds_the_run_is_killed(home, workspace):
     argv = [sys.executable, "-c", HOLDER, str(home), str(workspace)]
     environ = os.environ | {"PYTHONPATH": str(PROJECT / "src")}
@@ -231,6 +236,7 @@ def test_what_a_run_owns_ends_when_the_process_that_holds_the_run_is_killed(home
 # ── whose it is ──────────────────────────────────────────────────────────────
 
 
+@promise("calls.background-owner")
 @pytest.mark.parametrize("stranger", ["another run", "another principal", "no handle"])
 def test_nobody_else_can_see_read_or_stop_it(home, workspace, stranger):
     with Palyra.open(str(home)) as palyra:
@@ -249,6 +255,7 @@ def test_nobody_else_can_see_read_or_stop_it(home, workspace, stranger):
         ask(run, "stop", started["process_id"])
 
 
+@promise("calls.background-owner")
 def test_a_handle_that_never_was_answers_like_a_strangers(home, workspace):
     with Palyra.open(str(home)) as palyra:
         run = palyra.run("agent:demo", workspace)
@@ -293,6 +300,7 @@ def test_secrets_are_redacted_before_they_are_written(home, workspace):
     assert sum(act["redactions"].values()) == 2
 
 
+@promise("secrets.redacted-output")
 def test_a_secret_that_a_process_was_writing_when_it_was_stopped_is_not_left_half_in_its_log(home, workspace):
     """As of a call that is cut short: what may become a secret is told to nobody."""
     token = "ghp_" + "a1B2" * 9
@@ -341,6 +349,7 @@ def kill_keeper(home: Path, *, with_guardian: bool = False) -> None:
     wait_for(lambda: not keepers_of(home))
 
 
+@promise("calls.background-lifetime")
 def test_kill_9_of_the_keeper_leaves_no_process_and_the_next_one_goes_on(home, workspace):
     with Palyra.open(str(home)) as palyra:
         run = palyra.run("agent:demo", workspace)
@@ -355,6 +364,7 @@ def test_kill_9_of_the_keeper_leaves_no_process_and_the_next_one_goes_on(home, w
         assert status(run, fresh["process_id"]) == "running"
 
 
+@promise("sandbox.killed-engine")
 @pytest.mark.skipif(try_landlock() < 6, reason="this kernel's Landlock does not scope signals")
 def test_kill_9_of_the_keeper_leaves_no_plain_child_though_nobody_looks(home, workspace):
     """They went on past every deadline until somebody opened the home; what had left their session, for good."""
@@ -496,6 +506,7 @@ def talk(home: Path, request: dict[str, Any] | None) -> bytes:
         return said
 
 
+@promise("calls.keeper-peers")
 def test_a_peer_without_the_token_gets_no_answer(home, workspace):
     """A confined child of the same uid may reach a Unix socket whose folder it cannot read."""
     with Palyra.open(str(home)) as palyra:
@@ -510,6 +521,7 @@ def test_a_peer_without_the_token_gets_no_answer(home, workspace):
         assert status(run, started["process_id"]) == "stopped"
 
 
+@promise("calls.keeper-peers")
 @pytest.mark.root
 def test_a_peer_of_another_uid_is_shown_the_door_without_a_word(home, workspace):
     if os.getuid() != 0:
@@ -534,6 +546,7 @@ def test_a_peer_of_another_uid_is_shown_the_door_without_a_word(home, workspace)
         assert (done.stdout, done.returncode) == ("b''\n", 0), done.stderr
 
 
+@promise("calls.keeper-peers")
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 8, b"\x00\x00\x00\x02[]", b'\x00\x00\x00\x09{"a":1,}}'])
 def test_nonsense_on_the_socket_harms_nobody(home, workspace, data):
     with Palyra.open(str(home)) as palyra:

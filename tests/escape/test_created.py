@@ -14,6 +14,7 @@ from palyra import Palyra
 from palyra.api import Outcome, SyncRun, grant
 from palyra.errors import Reason
 from palyra.sandbox.view import HIDDEN_TEXT
+from tests.promises import promise
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")]
 ONE = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -102,6 +103,7 @@ def test_an_env_file_that_a_run_made_is_read_and_written_again(run: SyncRun, wor
     done(sh(run, "rm .env"))
 
 
+@promise("workspace.created-files")
 def test_what_was_there_before_the_run_stays_closed(run: SyncRun, workspace: Path) -> None:
     (workspace / ".env").write_text("SECRET=1\n")
     (workspace / ".vscode").mkdir()
@@ -114,6 +116,7 @@ def test_what_was_there_before_the_run_stays_closed(run: SyncRun, workspace: Pat
     assert (workspace / ".vscode" / "tasks.json").read_text() == "{}"
 
 
+@promise("workspace.created-files")
 def test_what_another_run_made_is_closed(palyra: Palyra, run: SyncRun, workspace: Path) -> None:
     done(sh(run, "echo A=1 > .env && mkdir .vscode"))
     other = palyra.run("agent:probe", workspace, grant=CODE)
@@ -121,6 +124,7 @@ def test_what_another_run_made_is_closed(palyra: Palyra, run: SyncRun, workspace
     assert not sh(other, "touch .vscode/x").success
 
 
+@promise("workspace.created-files")
 @pytest.mark.parametrize(
     "touch",
     [
@@ -141,6 +145,7 @@ def test_an_env_file_that_the_operator_changed_is_closed_for_good(run: SyncRun, 
     assert (workspace / ".env").read_text() == text
 
 
+@promise("workspace.created-files")
 @pytest.mark.parametrize(
     "words",
     [
@@ -187,6 +192,7 @@ def test_what_leads_out_by_a_link_is_not_the_runs_own(run: SyncRun, workspace: P
     assert not sh(run, "touch .husky/x && rm -r .husky").success
 
 
+@promise("workspace.created-files")
 def test_an_older_folder_moved_into_place_stays_closed(run: SyncRun, workspace: Path) -> None:
     far = workspace / "a" / "b" / "c"  # deeper than repositories are looked for
     far.mkdir(parents=True)
@@ -199,12 +205,14 @@ def test_an_older_folder_moved_into_place_stays_closed(run: SyncRun, workspace: 
     assert not sh(run, "touch .vscode/x").success
 
 
+@promise("workspace.created-files")
 def test_a_link_under_a_guarded_name_opens_nothing(run: SyncRun, workspace: Path) -> None:
     (workspace / "settings").mkdir()
     done(sh(run, "ln -s settings .vscode"))
     assert not sh(run, "touch settings/x").success
 
 
+@promise("workspace.created-files")
 def test_what_the_operators_settings_name_stays_closed_though_a_run_made_it(run: SyncRun, workspace: Path) -> None:
     git(workspace, "init", "-q")
     git(workspace, "config", "core.hooksPath", ".husky")

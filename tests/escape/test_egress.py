@@ -23,6 +23,7 @@ from palyra.model.outcome import Status
 from palyra.sandbox.planner import plan_job
 from tests.conformance.arena import OWNERS, PRELUDE, PYTHON, Arena, Kept, Result, arena, egress, grant, host, require
 from tests.conformance.test_egress import CLIENT
+from tests.promises import promise
 from tests.servers import Seen, tcp, web
 
 pytestmark = pytest.mark.slow
@@ -66,6 +67,7 @@ def beside(place: Arena, program: str, port: int, **bounds: int) -> tuple[Result
     return asyncio.run(both())
 
 
+@promise("egress.server-bounds")
 def test_ten_thousand_connections_are_bounded_and_others_are_served(place: Arena, server: Seen) -> None:
     program = """
 kept, ends = [], {}
@@ -92,6 +94,7 @@ report(ends)
     assert len(os.listdir("/proc/self/fd")) <= before + 8
 
 
+@promise("egress.server-bounds")
 def test_clients_that_never_finish_their_sentence_delay_nobody(place: Arena, server: Seen) -> None:
     program = """
 kept = [socket.create_connection(("granted.test", int(sys.argv[1])), 5) for _ in range(100)]
@@ -109,6 +112,7 @@ report(len(kept))
     assert all(result.json == "HTTP/1.1 200 OK" for result in ordinary)
 
 
+@promise("egress.server-bounds")
 def test_a_program_that_does_not_read_is_not_buffered_for(place: Arena, server: Seen) -> None:
     """Back pressure reaches the host: of 8 MiB, a bounded part has left it, most of it into the kernel's own buffer."""
     program = """
@@ -126,6 +130,7 @@ report("read nothing")
     assert all(result.json == "HTTP/1.1 200 OK" for result in ordinary)
 
 
+@promise("egress.server-bounds")
 def test_a_host_that_never_answers_ends_with_its_own_connection(place: Arena) -> None:
     program = """
 s = socket.create_connection(("granted.test", int(sys.argv[1])), 5)
@@ -142,6 +147,7 @@ report(tried(s.recv, 100) or "closed")
     assert result.json in ("ECONNRESET", "closed")
 
 
+@promise("egress.server-bounds")
 def test_bytes_of_a_call_are_bounded(place: Arena, server: Seen) -> None:
     program = "report(tried(fetch, 'granted.test', int(sys.argv[1]), None, 5, 0, '/big'))"
 
@@ -153,6 +159,7 @@ def test_bytes_of_a_call_are_bounded(place: Arena, server: Seen) -> None:
     assert result.execution.connections[0].bytes_down <= 2 << 20
 
 
+@promise("egress.dns-exfiltration")
 def test_endless_questions_for_names_are_answered_and_kept_short(place: Arena, server: Seen) -> None:
     """DNS as a way to send something out: every question ends here, and the record of them stays readable."""
     program = """
@@ -173,6 +180,7 @@ report([sorted(set(codes)), long])
     assert all(result.json == "HTTP/1.1 200 OK" for result in ordinary)
 
 
+@promise("host-allowlist.closed-connections")
 def test_a_cancelled_call_leaves_no_connection_behind(place: Arena, server: Seen) -> None:
     program = f"{FETCH}\nkept = socket.create_connection(('granted.test', int(sys.argv[1])), 5)\ntime.sleep(60)"
 
@@ -195,6 +203,7 @@ def test_a_cancelled_call_leaves_no_connection_behind(place: Arena, server: Seen
     assert len(os.listdir("/proc/self/fd")) <= before + 6
 
 
+@promise("sandbox.per-user-resources")
 def test_descriptors_that_a_program_keeps_under_way_keep_no_other_call_from_its_network(
     place: Arena, server: Seen
 ) -> None:

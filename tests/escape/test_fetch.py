@@ -16,6 +16,7 @@ from palyra.api import Outcome
 from palyra.errors import Reason
 from palyra.model.credential import Binding
 from palyra.model.outcome import Status
+from tests.promises import promise
 
 TOKEN = b"tok-0123456789-abcdefghij"
 
@@ -84,6 +85,7 @@ def fetch(palyra: Palyra, workspace: Path, url: str, **given: object) -> Outcome
     return palyra.run("agent:probe", workspace).call("palyra.http.fetch", {"url": url, **given})
 
 
+@promise("egress.fetch-credentials")
 def test_a_page_is_fetched_with_its_credential_and_the_credential_is_nowhere(
     palyra: Palyra, home: Path, workspace: Path, sites: tuple[Site, Site]
 ) -> None:
@@ -98,6 +100,7 @@ def test_a_page_is_fetched_with_its_credential_and_the_credential_is_nowhere(
         assert not path.is_file() or TOKEN not in path.read_bytes(), path
 
 
+@promise("egress.fetch-credentials", "egress.fetch-targets")
 def test_a_redirect_takes_no_credential_along_and_leads_nowhere_private(
     palyra: Palyra, workspace: Path, sites: tuple[Site, Site]
 ) -> None:
@@ -111,6 +114,7 @@ def test_a_redirect_takes_no_credential_along_and_leads_nowhere_private(
         assert refused.attestation["executor"] == "builtin"
 
 
+@promise("egress.hostile-server")
 def test_a_bomb_is_unpacked_in_the_sandbox_and_cut(palyra: Palyra, workspace: Path, sites: tuple[Site, Site]) -> None:
     outcome = fetch(palyra, workspace, f"http://{sites[0].authority}/bomb", max_bytes=100_000)
     assert outcome.output["truncated"] is True
@@ -123,6 +127,7 @@ def test_the_page_that_is_read_is_text(palyra: Palyra, workspace: Path, sites: t
     assert outcome.output["text"] == "T\n\nhello\n"
 
 
+@promise("egress.hostile-server")
 def test_a_silent_server_costs_its_time_and_nothing_else(home: Path, workspace: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         authority = f"127.0.0.1:{server.getsockname()[1]}"

@@ -14,6 +14,7 @@ from palyra.api import Outcome
 from palyra.errors import Reason
 from palyra.model.outcome import Status
 from palyra.sandbox.view import HIDDEN_TEXT
+from tests.promises import promise
 
 TIER_C = "sandbox_tier_c_linux_bubblewrap"
 OWNERS = [os.getuid()] if os.getuid() else [0, 65534]
@@ -61,6 +62,7 @@ def test_a_file_as_large_as_a_patch_may_be_is_written_in_one_call(desk: Desk) ->
     assert desk.call("write", path="a.lock", text=text * 4000).reason is Reason.TOO_LARGE
 
 
+@promise("workspace.file-tools")
 def test_a_link_swapped_during_calls_never_shows_what_is_outside(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("outside")
     tmp_path.chmod(0o755)
@@ -88,6 +90,7 @@ def test_a_link_swapped_during_calls_never_shows_what_is_outside(desk: Desk, tmp
     assert (tmp_path / "x").read_text() == "outside"
 
 
+@promise("workspace.file-tools")
 def test_protected_and_hidden_files_stay_so(desk: Desk) -> None:
     hooks = desk.workspace / ".git" / "hooks"
     hooks.mkdir(parents=True)
@@ -103,6 +106,7 @@ def test_protected_and_hidden_files_stay_so(desk: Desk) -> None:
     )
 
 
+@promise("workspace.file-tools")
 def test_fifos_and_odd_names_hold_nobody_up(desk: Desk) -> None:
     os.mkfifo(desk.workspace / "fifo")
     (desk.workspace / os.fsdecode(b"bad\xffname\n")).write_text("x")
@@ -111,6 +115,7 @@ def test_fifos_and_odd_names_hold_nobody_up(desk: Desk) -> None:
     assert [e["path"] for e in desk.call("list").output["entries"]] == ["bad\ufffdname\n", "fifo"]
 
 
+@promise("workspace.hostile-content")
 def test_a_hostile_pattern_is_ended_by_a_limit(home: Path, workspace: Path) -> None:
     (workspace / "x").write_text("a" * 60 + "\n")
     home.mkdir(mode=0o700)
@@ -120,6 +125,7 @@ def test_a_hostile_pattern_is_ended_by_a_limit(home: Path, workspace: Path) -> N
     assert (outcome.status, outcome.success, outcome.reason) == (Status.COMPLETED, False, Reason.CPU_LIMIT)
 
 
+@promise("workspace.file-tools")
 @pytest.mark.parametrize("name", ["../planted", "/etc/planted", "a/../../planted", "b/c/../../../planted"])
 def test_a_patch_plants_nothing_outside(desk: Desk, name: str) -> None:
     outcome = desk.call("apply_patch", patch=f"--- /dev/null\n+++ {name}\n@@ -0,0 +1 @@\n+x\n")

@@ -17,6 +17,7 @@ from palyra.api import Outcome, SyncRun, grant
 from palyra.errors import Reason
 from palyra.guard.look_guarded import find_guarded
 from palyra.guard.look_links import Allowance
+from tests.promises import promise
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")]
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b.c")
@@ -74,6 +75,7 @@ def trap(place: Path, mark: Path) -> str:
     return str(place)
 
 
+@promise("git.agent-code")
 def test_a_hook_that_an_agent_made_does_not_run(run: SyncRun, workspace: Path) -> None:
     repository(workspace)
     for name in ("pre-commit", "post-commit", "reference-transaction", "post-checkout"):
@@ -95,6 +97,7 @@ def test_with_interpreters_granted_the_hooks_run_as_in_any_git(home: Path, works
     assert (workspace / "ran").exists()
 
 
+@promise("git.agent-code")
 def test_a_file_system_monitor_of_the_repository_does_not_run(run: SyncRun, workspace: Path) -> None:
     repository(workspace)
     plainly("config", "core.fsmonitor", trap(workspace / "monitor", workspace / "ran"), at=workspace)
@@ -102,6 +105,7 @@ def test_a_file_system_monitor_of_the_repository_does_not_run(run: SyncRun, work
     assert not (workspace / "ran").exists()
 
 
+@promise("git.planted-repository")
 def test_a_workspace_made_to_look_like_a_bare_repository_is_none(run: SyncRun, workspace: Path) -> None:
     repository(workspace, "--bare")
     plainly("config", "core.bare", "false", at=workspace)
@@ -111,6 +115,7 @@ def test_a_workspace_made_to_look_like_a_bare_repository_is_none(run: SyncRun, w
     assert not (workspace / "ran").exists()
 
 
+@promise("git.planted-repository")
 def test_status_and_diff_do_not_look_into_a_nested_repository_named_by_the_index(run: SyncRun, workspace: Path) -> None:
     repository(workspace)
     inner = committed(workspace / "inner")
@@ -196,6 +201,7 @@ def test_what_comes_with_a_fetch_starts_no_git_in_a_repository_that_it_calls_a_s
     assert not (workspace / "ran").exists()
 
 
+@promise("git.planted-repository")
 @pytest.mark.parametrize(
     "words", ["checkout", "switch", "reset --hard", "restore --source", "read-tree -u -m HEAD"], ids=lambda words: words
 )
@@ -386,6 +392,7 @@ def gpg(home: Path, *words: str, given: bytes = b"") -> bytes:
     return subprocess.run(argv, input=given, check=True, capture_output=True).stdout
 
 
+@promise("git.push-to-folder")
 @pytest.mark.parametrize("words", [("./evil", "HEAD:refs/heads/x"), ("evil", "HEAD:refs/heads/x"), ("--repo=./evil",)])
 def test_a_push_to_a_folder_whose_hooks_would_run_is_refused(run: SyncRun, workspace: Path, words: list[str]) -> None:
     committed(workspace)
@@ -395,6 +402,7 @@ def test_a_push_to_a_folder_whose_hooks_would_run_is_refused(run: SyncRun, works
     assert (outcome.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
 
 
+@promise("git.agent-code")
 def test_an_editor_and_a_password_program_of_the_repository_do_not_run(run: SyncRun, workspace: Path) -> None:
     repository(workspace)
     program = trap(workspace / "program", workspace / "ran")
@@ -429,6 +437,7 @@ def test_a_bisection_does_not_show_itself_by_a_program_of_the_workspace(
     assert not (workspace / "mark").exists()
 
 
+@promise("git.push-to-folder")
 @pytest.mark.parametrize("name", ["evil", "origin"])
 @pytest.mark.parametrize("place", ["remotes", "branches"])
 def test_a_push_to_a_remote_that_a_file_of_the_agents_makes_a_folder_runs_no_hook_there(
@@ -445,6 +454,7 @@ def test_a_push_to_a_remote_that_a_file_of_the_agents_makes_a_folder_runs_no_hoo
     assert git(run, "ls-remote", "./sub").success, "reading it is no push"
 
 
+@promise("git.push-to-folder")
 def test_the_word_push_is_no_push(run: SyncRun, workspace: Path) -> None:
     """A file that is stashed, a branch, a folder that is fetched from: all of it worked but for its name."""
     committed(workspace)
@@ -458,6 +468,7 @@ def test_the_word_push_is_no_push(run: SyncRun, workspace: Path) -> None:
         assert done.success, (done.message, done.output)
 
 
+@promise("git.agent-code")
 @pytest.mark.parametrize("words", [["-msa/b"], ["-kms", "a/b"], ["-ms", "a/b"]])
 def test_a_strategy_hidden_in_a_bundle_of_rebase_is_a_program(run: SyncRun, workspace: Path, words: list[str]) -> None:
     """rebase -m has no value, as merge -m has: what follows it in its word is -s and the name of a program."""
@@ -474,6 +485,7 @@ def test_a_strategy_hidden_in_a_bundle_of_rebase_is_a_program(run: SyncRun, work
     assert not (workspace / "ran").exists()
 
 
+@promise("git.planted-repository")
 def test_settings_of_another_folder_that_a_commondir_names_are_not_obeyed(run: SyncRun, workspace: Path) -> None:
     """The config that is closed is then no longer the one that git reads."""
     committed(workspace)
@@ -517,6 +529,7 @@ def with_submodule(workspace: Path) -> tuple[Path, str]:
     return nested, told("rev-parse", "HEAD", at=nested)
 
 
+@promise("git.agent-code")
 def test_no_setting_of_one_call_takes_back_what_git_was_told(run: SyncRun, workspace: Path) -> None:
     """What -c says stands above the environment."""
     repository(workspace)
@@ -524,6 +537,7 @@ def test_no_setting_of_one_call_takes_back_what_git_was_told(run: SyncRun, works
     assert git(run, "-c", "diff.ignoreSubmodules=all", "status").success
 
 
+@promise("git.agent-code")
 @pytest.mark.parametrize("key", ["filter.x.clean", "filter.x.process", "diff.external", "include.path"])
 @pytest.mark.parametrize("below", ["", "inner", "a/inner", "a/b/c/inner"])
 def test_a_program_that_the_agents_own_settings_name_is_code(
@@ -559,6 +573,7 @@ LEADS = {
 }
 
 
+@promise("git.planted-repository")
 @pytest.mark.parametrize("how", LEADS)
 def test_a_file_that_leads_git_where_nobody_looked_makes_it_run_nothing(
     run: SyncRun, workspace: Path, how: str
@@ -574,6 +589,7 @@ def test_a_file_that_leads_git_where_nobody_looked_makes_it_run_nothing(
     assert not (workspace / "ran").exists()
 
 
+@promise("git.planted-repository")
 @pytest.mark.parametrize("name", [".git", ".git/config", ".git/index"])
 def test_a_link_that_leads_git_elsewhere_than_us_makes_it_run_nothing(run: SyncRun, workspace: Path, name: str) -> None:
     """/proc/self/cwd is the workspace to git, and to us the folder that we were started in."""
@@ -772,6 +788,7 @@ def test_a_rebase_that_stopped_at_a_conflict_is_given_up(run: SyncRun, workspace
     assert (workspace / "file").read_text() == "topic"
 
 
+@promise("git.rebase-steps")
 def test_a_rebase_whose_next_step_is_a_command_is_code(run: SyncRun, workspace: Path) -> None:
     steps = stopped(workspace, "-x", "touch mark")
     (workspace / "file").write_text("both")
@@ -781,6 +798,7 @@ def test_a_rebase_whose_next_step_is_a_command_is_code(run: SyncRun, workspace: 
     assert not (workspace / "mark").exists()
 
 
+@promise("git.rebase-steps")
 def test_who_goes_on_with_a_rebase_runs_no_hook_that_could_write_its_next_steps(home: Path, workspace: Path) -> None:
     """Granted or not: the operator's own `git rebase --continue` obeys what would stand there."""
     stopped(workspace)
@@ -796,6 +814,7 @@ def test_who_goes_on_with_a_rebase_runs_no_hook_that_could_write_its_next_steps(
     assert not (workspace / "mark").exists()
 
 
+@promise("git.rebase-steps")
 def test_code_finds_the_steps_of_a_rebase_closed(home: Path, workspace: Path) -> None:
     steps = stopped(workspace)
     code = "echo exec id >> .git/rebase-merge/git-rebase-todo; git rebase --skip"

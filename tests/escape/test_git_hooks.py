@@ -22,6 +22,7 @@ from palyra.guard.gitenv import git_environment
 from palyra.guard.githooks import OBEYING, obeys_hooks_path
 from palyra.guard.gitline import PLAIN
 from palyra.guard.protected import HOOKS
+from tests.promises import promise
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")]
 ENVIRONMENT = {"HOME": "/nonexistent", "PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"} | {
@@ -91,6 +92,7 @@ worktree prune; write-tree
 COMMANDS = [line.strip() for text in LINES.strip().splitlines() for line in text.split(";")]
 
 
+@promise("git.ignored-hooks-path")
 def test_no_subcommand_that_is_said_to_obey_runs_any_hook(tmp_path: Path) -> None:
     made, mark = make_repository(tmp_path / "made"), tmp_path / "ran"
     make_hooks(made / ".git" / "hooks", mark)
@@ -109,6 +111,7 @@ def test_no_subcommand_that_is_said_to_obey_runs_any_hook(tmp_path: Path) -> Non
     assert mark.exists()
 
 
+@promise("git.ignored-hooks-path")
 @pytest.mark.parametrize("tier", ["c", "b"])
 @pytest.mark.parametrize(
     "line",
@@ -204,6 +207,7 @@ PLACES = [link_hooks, hooks_of_each_process, hook_of_each_process, linked_reposi
           common_folder, git_file, bare, not_executable_yet]  # fmt: skip
 
 
+@promise("git.ignored-hooks-path")
 @pytest.mark.parametrize("tier", ["c", "b"])
 @pytest.mark.parametrize("place", PLACES)
 def test_no_place_hides_such_a_hook(home: Path, workspace: Path, tier: str, place: Callable[[Path], None]) -> None:
@@ -215,6 +219,7 @@ def test_no_place_hides_such_a_hook(home: Path, workspace: Path, tier: str, plac
     assert not (workspace / "ran").exists()
 
 
+@promise("git.ignored-hooks-path")
 @pytest.mark.parametrize(
     "line", ["git -C sub bisect start", "git --git-dir=sub/.git remote prune o", "git --bare bisect start",
              "env -C sub git bisect start", "env GIT_DIR=sub/.git git bisect start", "env -i git bisect start",
@@ -225,6 +230,7 @@ def test_another_repository_is_code_by_the_words_alone(line: str) -> None:
     assert classify(words[0], words[1:]).runs_code
 
 
+@promise("git.ignored-hooks-path")
 @pytest.mark.parametrize(
     ("line", "obeys"),
     [

@@ -23,6 +23,7 @@ from palyra.guard.look_named import BELIEVED_S
 from palyra.guard.protected import HOOKS
 from palyra.model.sights import LookRequest, WorkspaceSight
 from tests.escape.test_git import committed, plainly, repository, trap
+from tests.promises import promise
 
 AS = "-c user.name=a -c user.email=a@b.c"
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")]
@@ -108,6 +109,7 @@ def test_that_settings_lead_nowhere_is_believed_for_a_moment_only(workspace: Pat
 # ── included files ───────────────────────────────────────────────────────────
 
 
+@promise("git.operator-settings")
 def test_a_file_that_settings_include_is_not_the_agents_to_write(run: SyncRun, workspace: Path) -> None:
     """An edited one sets core.fsmonitor, and the operator's next `git status` runs it."""
     committed(workspace)
@@ -147,6 +149,7 @@ def test_git_goes_on_working_where_settings_include_files(run: SyncRun, workspac
         assert done.success, (words, done.message, done.output)
 
 
+@promise("git.operator-settings")
 @pytest.mark.parametrize(
     "said",
     [
@@ -230,6 +233,7 @@ def test_settings_of_submodules_and_worktrees_that_include_files_close_them(work
     assert "of-submodule" in closed_in(workspace)
 
 
+@promise("git.operator-settings")
 def test_hooks_that_an_included_file_names_are_closed(workspace: Path) -> None:
     committed(workspace)
     (workspace / "tools").mkdir()
@@ -245,6 +249,7 @@ def test_an_included_file_that_was_not_there_is_told_when_a_call_makes_it(run: S
     refused(run, "rm later")
 
 
+@promise("git.operator-settings")
 def test_a_link_on_the_way_to_a_closed_file_is_not_replaced(run: SyncRun, workspace: Path, tmp_path: Path) -> None:
     """What it leads to was closed, and the link was the agent's to make anew: of its own file the operator's git took
     the settings and the hooks."""
@@ -372,6 +377,7 @@ def test_settings_of_the_operators_in_a_folder_of_dot_files_leave_git_usable(
         refused(run, "cp file git/config")
 
 
+@promise("git.operator-settings")
 def test_an_agent_writes_no_hook_that_the_operators_own_settings_lead_to(
     home: Path, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,6 +401,7 @@ def test_an_agent_writes_no_hook_that_the_operators_own_settings_lead_to(
 # ── repositories around a workspace ──────────────────────────────────────────
 
 
+@promise("git.operator-settings")
 def test_hooks_and_settings_of_the_repository_around_a_workspace_are_closed(tmp_path: Path) -> None:
     """A package of a larger repository: its hooks lie in the package, its settings where no agent can look."""
     around = committed(tmp_path / "around")
@@ -416,6 +423,7 @@ def test_hooks_of_a_worktree_whose_repository_lies_elsewhere_are_closed(tmp_path
     assert closed_in(workspace) == {".git", "tools/hooks"}
 
 
+@promise("git.operator-settings")
 def test_settings_and_hooks_of_worktrees_far_below_or_outside_are_closed(tmp_path: Path) -> None:
     """.git/worktrees says where they are; only two folders below the top are looked through for a `.git`."""
     workspace = committed(tmp_path / "work")
@@ -458,6 +466,7 @@ def test_a_workspace_that_is_a_repositorys_own_folder_or_its_hooks_is_closed(tmp
 # ── hooks among everyday files ───────────────────────────────────────────────
 
 
+@promise("git.operator-settings")
 @pytest.mark.parametrize("said", [".", "./", "tools/..", "ABSOLUTE", "link"])
 def test_nothing_writes_where_git_takes_each_file_at_the_top_for_a_hook(
     run: SyncRun, workspace: Path, said: str

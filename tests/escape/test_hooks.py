@@ -17,6 +17,7 @@ from palyra.protocol.agent_answers import BLOCK
 from palyra.protocol.agent_events import Agent
 from palyra.wiring.embedded import Installation, open_installation
 from palyra.wiring.hooks import answer_hook
+from tests.promises import promise
 
 Tool = tuple[str, dict[str, Any]]
 
@@ -59,11 +60,13 @@ def line(text: str) -> Tool:
     return "Bash", {"command": text}
 
 
+@promise("commands.hook-approval")
 def test_a_monitor_for_git_is_not_planted_and_run_by_three_plain_yeses(ask: Callable[..., list[str]]) -> None:
     """In a sandbox .git/config is closed and git obeys none; a host that is told yes asks nobody and has neither."""
     assert ask(write("evil"), line("cp evil .git/config"), line("git status")) == ["allow", "ask", "none"]
 
 
+@promise("commands.hook-approval")
 def test_what_other_programs_trust_is_written_only_where_a_person_agrees(ask: Callable[..., list[str]]) -> None:
     names = (".git/config", ".GIT/hooks/x", "sub/.git/config", ".env", ".envrc", ".github/workflows/x.yml",
              ".claude/settings.json", ".mcp.json", "link", "sub/../.git/config", ".npmrc", "sub/.hg/hgrc", "CLAUDE.md",
@@ -75,6 +78,7 @@ def test_what_other_programs_trust_is_written_only_where_a_person_agrees(ask: Ca
     assert set(ask(*map(line, programs))) == {"ask"}
 
 
+@promise("commands.hook-approval")
 def test_programs_that_only_a_sandbox_holds_get_no_plain_yes(ask: Callable[..., list[str]]) -> None:
     """A tar that writes to absolute names, a copy of a folder with a .git in it, git with its helpers; and jq, which
     prints an environment that is the user's own here."""
@@ -96,6 +100,7 @@ def test_what_only_reads_and_plain_files_still_get_one(ask: Callable[..., list[s
     assert ask(("Read", {"file_path": ".env.example"}), line("cat .git/config")) == ["allow", "allow"]
 
 
+@promise("commands.hook-approval")
 def test_a_line_that_the_shell_itself_obeys_gets_no_plain_yes(ask: Callable[..., list[str]], tmp_path: Path) -> None:
     """printf and test are programs that only read, and in a shell something else: each of these ran what the agent had
     written beside it, with the user's own rights."""
@@ -112,6 +117,7 @@ def test_a_line_that_the_shell_itself_obeys_gets_no_plain_yes(ask: Callable[...,
         assert (tmp_path / "escaped").exists()
 
 
+@promise("commands.hook-approval")
 def test_output_that_is_thrown_away_goes_to_no_link_that_a_repository_brought(ask: Callable[..., list[str]]) -> None:
     """What follows > here is no blank and the device, but a file in a folder of that name."""
     for blank in ("\xa0", "\x0b", "\u3000"):
@@ -119,6 +125,7 @@ def test_output_that_is_thrown_away_goes_to_no_link_that_a_repository_brought(as
     assert ask(line("echo a > /dev/null")) == ["allow"]
 
 
+@promise("commands.hook-approval")
 @pytest.mark.parametrize(
     "text",
     [
@@ -171,6 +178,7 @@ def test_a_path_that_leads_each_process_elsewhere_is_not_judged_by_where_it_lead
     assert ask(line("cat notes"), line("cat /dev/stdin"), line("ls 2>/dev/null")) == ["allow", "allow", "allow"]
 
 
+@promise("commands.hook-approval")
 def test_a_folder_is_not_left_by_links_that_a_repository_brings_along(
     ask: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -192,6 +200,7 @@ def test_a_folder_is_not_left_by_links_that_a_repository_brings_along(
     assert "of the user alone" in said, "that it would have"
 
 
+@promise("commands.hook-approval")
 def test_a_path_that_a_host_may_take_for_another_gets_no_yes(ask: Callable[..., list[str]]) -> None:
     """Hosts trim what they are given; file systems drop letters that nobody sees, and dots at the end."""
     names = (" .git/config ", "\t.git/config", ".git/config\n", ".gi\u200ct/config", ".git./config", ".git /config",
@@ -201,6 +210,7 @@ def test_a_path_that_a_host_may_take_for_another_gets_no_yes(ask: Callable[..., 
     assert ask(write("a b/c.d-é_~x.py"), write(".hidden")) == ["allow", "allow"]
 
 
+@promise("commands.hook-terminal")
 def test_what_a_terminal_obeys_gets_no_plain_yes(ask: Callable[..., list[str]]) -> None:
     """`echo` with OSC 52 fills the clipboard, and a bidi override shows the person another command."""
     raw = ("echo '\x1b]52;c;cm0gLXJmIH4K\x07'", "printf '\x1b[2J'", "grep '\x1b[8m' plain.txt", "ls '\u202egpj.x'",

@@ -18,6 +18,7 @@ from palyra.state.connection import snapshot
 from palyra.state.db import open_home
 from tests.children import PROJECT, child_environ, run_child
 from tests.journaling import audit_home, open_store, opening, run_spec, ulid
+from tests.promises import promise
 
 WORKER = """
 import asyncio, sys
@@ -137,6 +138,7 @@ print(json.dumps({"kills": len(rounds), "acknowledged": len(acknowledged), "entr
 """
 
 
+@promise("journal.killed-process")
 @pytest.mark.slow
 def test_nothing_acknowledged_is_lost_to_thirty_sigkills_under_sixty_four_callers(home: Path) -> None:
     said = json.loads(run_child(KILLER, str(home), str(KILLS)))
@@ -144,6 +146,7 @@ def test_nothing_acknowledged_is_lost_to_thirty_sigkills_under_sixty_four_caller
     assert said["entries"] >= said["acknowledged"] > 64 * KILLS // 2
 
 
+@promise("journal.killed-process")
 @pytest.mark.slow
 def test_calls_that_a_kill_left_open_are_listed_with_their_owner(home: Path) -> None:
     child = start(home, callers=4, rounds=10**6)
@@ -214,6 +217,7 @@ def fill(home: Path, *arguments: str, wrap: tuple[str, ...] = ()) -> list[str]:
     return run_child(FULL, str(home), *arguments, wrap=wrap, timeout_s=120).splitlines()
 
 
+@promise("journal.power-cut")
 @pytest.mark.slow
 def test_a_write_that_the_system_refuses_stops_the_journal_and_leaves_it_sound(home: Path) -> None:
     refused, closed, stopped = fill(home, "limit")
@@ -228,6 +232,7 @@ def test_a_write_that_the_system_refuses_stops_the_journal_and_leaves_it_sound(h
     writer.close()
 
 
+@promise("journal.full-disk-endings")
 @pytest.mark.slow
 def test_on_a_disk_that_is_really_full_calls_that_ran_are_still_closed(tmp_path: Path) -> None:
     unshare = shutil.which("unshare")
@@ -283,6 +288,7 @@ assert [other.wait() for other in others] == [0] * processes
 """
 
 
+@promise("journal.full-disk-endings")
 @pytest.mark.slow
 def test_on_a_full_disk_every_process_of_a_home_closes_the_calls_that_ran(tmp_path: Path) -> None:
     """The first one gave the reserve back: new calls of the others, and their copying of the log, took all of it."""

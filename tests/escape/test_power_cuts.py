@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import run_child
+from tests.promises import promise
 
 CUTS = int(os.environ.get("PALYRA_POWER_CUTS", "200"))
 NO_LIBRARY = "Python's SQLite is built in here, so no disk can stand in front of it"
@@ -165,6 +166,7 @@ def cut(home: Path, tmp_path: Path, mode: str, cuts: int) -> dict:
     return run(JUDGE, str(home), str(tmp_path / "events"), str(cuts))
 
 
+@promise("journal.power-cut")
 @pytest.mark.slow
 def test_no_power_cut_loses_what_was_acknowledged(home: Path, tmp_path: Path) -> None:
     said = cut(home, tmp_path, "full", CUTS)
@@ -173,6 +175,7 @@ def test_no_power_cut_loses_what_was_acknowledged(home: Path, tmp_path: Path) ->
     assert said["copied_back"]
 
 
+@promise("journal.power-cut")
 @pytest.mark.slow
 def test_the_same_cuts_lose_entries_with_synchronous_normal(home: Path, tmp_path: Path) -> None:
     """The negative control: a journal that does not wait for the disk is caught by the test above."""
@@ -180,6 +183,7 @@ def test_the_same_cuts_lose_entries_with_synchronous_normal(home: Path, tmp_path
     assert any(outcome.startswith("lost") for outcome in said["outcomes"]), said
 
 
+@promise("journal.power-cut")
 @pytest.mark.slow
 @pytest.mark.parametrize(("what", "code"), [("write", 778), ("sync", 1034), ("write", 266)])
 def test_a_disk_that_refuses_a_write_or_a_sync_stops_the_journal_for_good(home: Path, what: str, code: int) -> None:
@@ -190,6 +194,7 @@ def test_a_disk_that_refuses_a_write_or_a_sync_stops_the_journal_for_good(home: 
     assert said["entries"] in (1, 2)  # what failed to sync may be there, and was never acknowledged
 
 
+@promise("journal.full-disk-endings")
 @pytest.mark.slow
 def test_a_full_disk_refuses_calls_and_lets_what_ran_be_closed(home: Path) -> None:
     said = run(FAULTS, str(home), "write", "13")

@@ -12,10 +12,12 @@ import pytest
 from palyra import AsyncPalyra
 from palyra.api import Outcome, grant
 from palyra.errors import Reason
+from tests.promises import promise
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")]
 
 
+@promise("calls.queued-reassessment")
 @pytest.mark.parametrize("tier", ["c", "b"])
 @pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
 def test_git_queued_behind_a_copied_repository_runs_no_filter_of_it(

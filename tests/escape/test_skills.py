@@ -34,6 +34,7 @@ from palyra.skills.statements import Binding, Provenance, sign_statements
 from palyra.wiring import guests
 from tests.conformance.arena import require
 from tests.making_skills import ACME, EVIL, NOW, files, manifest, module, package, tool
+from tests.promises import promise
 
 FETCHES = """(module
   (import "palyra:plugins/host@0.1.0" "http-fetch" (func $fetch (param i32 i32 i32) (result i32)))
@@ -165,6 +166,7 @@ REFUSED: dict[str, tuple[str, Callable[[], bytes]]] = {
 }
 
 
+@promise("skills.package-form")
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_every_hostile_package_is_refused_with_its_own_finding_and_none_runs(stage_: Stage) -> None:
     found = {}
@@ -197,6 +199,7 @@ QUARANTINED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@promise("skills.audited-module")
 def test_what_an_audit_fails_stays_in_quarantine_and_does_not_run(stage_: Stage) -> None:
     for number, (name, (finding, how)) in enumerate(QUARANTINED.items()):
         skill_id = f"acme.bad{number}"
@@ -209,6 +212,7 @@ def test_what_an_audit_fails_stays_in_quarantine_and_does_not_run(stage_: Stage)
     assert stage_.executions() == 0
 
 
+@promise("skills.audited-module")
 def test_a_hostile_compile_ends_at_its_limits_and_fails_the_audit(
     stage_: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +244,7 @@ def enabled(stage_: Stage) -> Stage:
     return stage_
 
 
+@promise("skills.changed-files")
 def test_a_file_that_is_changed_after_enabling_is_never_run(enabled: Stage) -> None:
     before = enabled.executions()
     (shown,) = enabled.desk.list_skills()
@@ -253,6 +258,7 @@ def test_a_file_that_is_changed_after_enabling_is_never_run(enabled: Stage) -> N
     assert enabled.executions() == before
 
 
+@promise("skills.edited-rows")
 def test_a_tampered_index_makes_nothing_active(enabled: Stage) -> None:
     enabled.act("install", package(version="0.2.0", text=LOOP))
     before = enabled.executions()
@@ -264,6 +270,7 @@ def test_a_tampered_index_makes_nothing_active(enabled: Stage) -> None:
     assert enabled.executions() == before
 
 
+@promise("skills.changed-files")
 def test_a_swap_between_check_and_run_runs_nothing_else(enabled: Stage) -> None:
     """A file that flickers between two modules: what runs is what was approved, or nothing does."""
     (shown,) = enabled.desk.list_skills()
@@ -310,6 +317,7 @@ def enabled_again(stage: Stage, stop: threading.Event, thread: threading.Thread,
     assert path.read_bytes() == module()
 
 
+@promise("skills.quarantine-stops")
 def test_quarantine_from_another_process_stops_a_running_execution(stage_: Stage) -> None:
     """The operator's command line, while an agent's call runs here."""
     asked = Capabilities(quotas=Quotas(fuel_budget=PLENTY, wall_clock_timeout_ms=100_000))
@@ -333,12 +341,14 @@ def test_quarantine_from_another_process_stops_a_running_execution(stage_: Stage
     assert stage_.call().reason == "SKILL_NOT_ACTIVE"
 
 
+@promise("skills.quarantine-stops")
 def test_a_revoked_publisher_is_stopped_at_once(enabled: Stage) -> None:
     enabled.act("trust_revoke", "acme")
     assert enabled.call().reason == "SKILL_NOT_ACTIVE"
     assert enabled.desk.list_skills()[0]["reason"] == f"key {ACME.key_id} of acme was revoked"
 
 
+@promise("skills.update-review")
 def test_an_update_does_not_inherit_being_enabled(enabled: Stage) -> None:
     enabled.act("update", package(version="0.2.0"))
     outcome = enabled.call()

@@ -18,6 +18,7 @@ from palyra.protocol.agent_answers import BLOCK
 from palyra.wiring.daemon_note import find_socket, write_note
 from palyra.wiring.peers import is_believed
 from tests.command_line import Cli
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
@@ -59,6 +60,7 @@ def planted(cli: Cli, request: pytest.FixtureRequest) -> Iterator[Path]:
         running.communicate(timeout=60)
 
 
+@promise("daemon.sandboxed-impostor")
 def test_a_program_that_listens_in_the_daemons_place_is_told_nothing_and_believed_by_nobody(
     cli: Cli, planted: Path
 ) -> None:

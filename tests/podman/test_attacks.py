@@ -12,10 +12,12 @@ from palyra.model.limits import Limits
 from palyra.model.outcome import Status, StreamName
 from tests.conformance.test_swaps import swapping
 from tests.podman.conftest import Place, containers
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
 
+@promise("fs-isolated.container")
 def test_nothing_outside_is_changed_through_links_of_any_kind(place: Place) -> None:
     outside, workspace = place.secret.parent, place.workspace
     (workspace / "link").symlink_to(place.secret)
@@ -37,6 +39,7 @@ def test_nothing_outside_is_changed_through_links_of_any_kind(place: Place) -> N
     assert sorted(path.name for path in outside.iterdir()) == ["fifo", "secret"]
 
 
+@promise("fs-isolated.container")
 def test_a_link_swapped_while_the_program_runs_leads_nowhere(place: Place) -> None:
     moving = place.workspace / "moving"
     moving.mkdir()
@@ -54,6 +57,7 @@ def test_a_link_swapped_while_the_program_runs_leads_nowhere(place: Place) -> No
     assert [path.name for path in place.secret.parent.iterdir()] == ["secret"]
 
 
+@promise("syscall-filter.container")
 def test_processes_outside_can_neither_be_seen_nor_signalled(place: Place) -> None:
     with subprocess.Popen(["/bin/sleep", "60"], user=None if os.getuid() else place.owner) as beside:
         try:
@@ -65,6 +69,7 @@ def test_processes_outside_can_neither_be_seen_nor_signalled(place: Place) -> No
             beside.kill()
 
 
+@promise("fs-isolated.container")
 def test_the_engines_environment_and_the_clients_are_not_there(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALYRA_TEST_SECRET", "of-the-engine")
     said = place.sh("cat /proc/*/environ | tr '\\0' '\\n'; cat /proc/*/cmdline | tr '\\0' '\\n'").output.stdout

@@ -24,10 +24,12 @@ from palyra.sandbox.planner import plan_job
 from tests.conformance.arena import OPEN, Result
 from tests.conformance.survivors import Typed
 from tests.podman.conftest import BACKEND, IMAGE, RUNTIME, Place, container_host, containers, engine
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 
 
+@promise("process-limit.container")
 def test_the_planner_takes_it_where_nothing_else_serves(place: Place) -> None:
     host = replace(container_host(), bubblewrap=None)
     if Guarantee.PROCESS_LIMIT not in BACKEND.guarantees(host):
@@ -96,6 +98,7 @@ def test_the_environment_is_the_plans(place: Place) -> None:
     assert keys <= {"PATH", "HOME", "K", "HOSTNAME", "container", "TERM"}
 
 
+@promise("fs-isolated.container")
 def test_nothing_outside_the_workspace_is_seen_or_written(place: Place) -> None:
     (place.workspace / "link").symlink_to(place.secret)
     script = """
@@ -116,6 +119,7 @@ def test_nothing_outside_the_workspace_is_seen_or_written(place: Place) -> None:
     assert place.secret.read_text() == "the secret"
 
 
+@promise("fs-isolated.container-volume")
 def test_a_volume_below_a_granted_folder_is_not_writable(place: Place) -> None:
     """Engines make only the folder itself read-only: what was mounted below it stayed writable."""
     volume = place.secret.parent / "volume"
@@ -133,6 +137,7 @@ def test_a_volume_below_a_granted_folder_is_not_writable(place: Place) -> None:
         subprocess.run(["umount", str(volume)], check=True)
 
 
+@promise("fs-isolated.container")
 def test_granted_folders_are_read_only(place: Place) -> None:
     result = place.sh(
         'cat "$1"; ( : > "$1" ) 2>/dev/null || echo sealed', str(place.secret), read_roots=(str(place.secret.parent),)
@@ -144,6 +149,7 @@ def accept_one(server: socket.socket) -> None:
     server.accept()[0].close()
 
 
+@promise("net-isolated.container")
 def test_nothing_of_the_network_is_there(place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=accept_one, args=(server,), daemon=True).start()
@@ -157,6 +163,7 @@ def test_nothing_of_the_network_is_there(place: Place) -> None:
         assert "connected" in shared.output.stdout
 
 
+@promise("syscall-filter.container")
 def test_there_are_no_privileges_and_a_filter(place: Place) -> None:
     script = """
         grep -E "^(CapEff|CapPrm|CapBnd|NoNewPrivs|Seccomp):" /proc/self/status | tr -d "\\t"
@@ -171,6 +178,7 @@ def test_there_are_no_privileges_and_a_filter(place: Place) -> None:
     assert said == [f"CapPrm:{none}", f"CapEff:{none}", f"CapBnd:{none}", "NoNewPrivs:1", "Seccomp:2", str(place.owner)]
 
 
+@promise("memory-limit-tree.container")
 def test_memory_of_the_whole_container_is_bounded_and_named(place: Place) -> None:
     result = place.sh(
         "head -c 400m /dev/zero | tail -c 300m | tail -c 1 | wc -c",
@@ -182,6 +190,7 @@ def test_memory_of_the_whole_container_is_bounded_and_named(place: Place) -> Non
     assert result.output.stderr or result.execution.reason is Reason.MEMORY_LIMIT
 
 
+@promise("memory-limit-tree.container")
 def test_the_first_process_killed_for_memory_is_named_and_leaves_no_file(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +204,7 @@ def test_the_first_process_killed_for_memory_is_named_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []  # conmon would tell it where its client was started, through any link
 
 
+@promise("process-limit.container")
 def test_a_fork_bomb_stops_at_the_limit(place: Place) -> None:
     script = "i=0; while [ $i -lt 200 ]; do sleep 20 & i=$((i+1)); done 2>/tmp/err; ps | grep -c sleep"
     result = place.sh(script, limits=Limits(processes=40, wall_ms=60_000))
@@ -203,6 +213,7 @@ def test_a_fork_bomb_stops_at_the_limit(place: Place) -> None:
     assert "can't fork" in result.output.stderr or int(result.output.stdout or 0) <= 40, result
 
 
+@promise("cpu-limit.container")
 def test_a_program_that_burns_cpu_is_ended(place: Place) -> None:
     began = time.monotonic()
     ended = place.sh("while :; do :; done", limits=Limits(cpu_ms=1000, wall_ms=60_000)).execution
@@ -227,6 +238,7 @@ def still_writing(place: Place) -> bool:
     return (place.workspace / "alive").stat().st_size > before
 
 
+@promise("tree-kill.container")
 @pytest.mark.parametrize(
     ("rest", "limits", "status"),
     [
@@ -249,6 +261,7 @@ def test_a_program_may_tidy_up_at_the_deadline(place: Place) -> None:
     assert (result.execution.status, result.output.stdout) == (Status.TIMEOUT, "tidy\n")
 
 
+@promise("tree-kill.container")
 @pytest.mark.parametrize("after_s", [0, 0.02, 0.1, 0.2, 0.3, 0.5])
 def test_cancelling_at_any_moment_leaves_no_container(place: Place, after_s: float) -> None:
     async def go() -> None:
@@ -266,6 +279,7 @@ def test_cancelling_at_any_moment_leaves_no_container(place: Place, after_s: flo
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@promise("tree-kill.container")
 def test_eight_calls_at_once_leave_nothing_behind(place: Place) -> None:
     async def go() -> list[Result]:
         return list(await asyncio.gather(*(place.start("sh", "-c", f"echo {n}; exit {n}") for n in range(8))))

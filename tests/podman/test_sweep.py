@@ -16,6 +16,7 @@ from palyra.launch import _os
 from palyra.launch.container import Engine, sweep
 from palyra.sandbox.docker import LABEL
 from tests.podman.conftest import IMAGE, RUNTIME, Place, container_host, containers, engine
+from tests.promises import promise
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -50,6 +51,7 @@ def test_containers_of_dead_engines_go_and_others_stay() -> None:
             engine("rm", "--force", name)
 
 
+@promise("tree-kill.container")
 def test_what_a_killed_engine_left_running_is_ended_by_the_next(place: Place) -> None:
     program = """
         import asyncio, json, os, sys

@@ -25,6 +25,7 @@ from palyra.wiring.skill_bench import Bench, open_bench, try_project
 from palyra.wiring.skill_building import build_project
 from tests.authoring import copy_of, new_project, place_files
 from tests.conformance.arena import require
+from tests.promises import promise
 from tests.toolchains.test_guests import python_tools, run_tool
 
 pytestmark = pytest.mark.skipif(not os.environ.get("PALYRA_TOOLCHAINS"), reason="make test-toolchains")
@@ -88,6 +89,7 @@ PALYRA_RUN { return palyra_output(stolen, sizeof stolen); }
 """
 
 
+@promise("skills.builder-sandbox")
 def test_source_that_includes_files_of_the_builder_finds_none(tmp_path: Path) -> None:
     """A compiler reads whatever its input names: it is shown nothing worth naming."""
     secret = tmp_path / "secret.h"

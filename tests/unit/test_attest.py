@@ -30,6 +30,7 @@ from palyra.attest import (
 from palyra.canon import digest
 from palyra.errors import TrustError
 from palyra.signing import NoteSigner, SigningKey, dsse_sign
+from tests.promises import promise
 
 KEY = SigningKey.from_seed(bytes(range(32)))
 OTHER = SigningKey.from_seed(bytes(range(1, 33)))
@@ -169,17 +170,20 @@ def test_an_attestation_verifies_also_after_a_trip_through_json() -> None:
     assert verify_attestation(json.loads(json.dumps(ATTESTATION)), KEY.public)["call_id"] == STATEMENT.call_id
 
 
+@promise("journal.forged-attestation")
 def test_another_key_does_not_verify() -> None:
     with pytest.raises(TrustError):
         verify_attestation(ATTESTATION, OTHER.public)
 
 
+@promise("journal.forged-attestation")
 @pytest.mark.parametrize("name", sorted(FIELDS))
 def test_a_changed_field_is_found(name: str) -> None:
     with pytest.raises(TrustError):
         verify_attestation(ATTESTATION | {name: "changed"}, KEY.public)
 
 
+@promise("journal.forged-attestation")
 @pytest.mark.parametrize(
     "change",
     [{"success": 1}, {"exit_code": 0.0}, {"exit_code": False}, {"extra": None}, {"envelope": None}, {"limits": {1: 2}}],
@@ -194,12 +198,14 @@ def test_a_missing_field_is_found() -> None:
         verify_attestation({k: v for k, v in ATTESTATION.items() if k != "reason"}, KEY.public)
 
 
+@promise("journal.forged-attestation")
 def test_an_envelope_of_another_type_is_found() -> None:
     forged = dsse_sign(KEY, "application/json", payload_of(ATTESTATION))
     with pytest.raises(TrustError, match="in-toto"):
         verify_attestation(ATTESTATION | {"envelope": forged}, KEY.public)
 
 
+@promise("journal.forged-attestation")
 def test_a_wrong_execution_digest_is_found_even_when_it_was_signed() -> None:
     statement = json.loads(payload_of(ATTESTATION))
     statement["predicate"]["execution_sha256"] = statement["subject"][0]["digest"]["sha256"] = "d" * 64
@@ -280,6 +286,7 @@ def test_a_receipt_of_another_journal_is_named() -> None:
     assert [f.code for f in check_outcome(outcome(), KEY.public, origin="palyra.local/mine")] == ["RECEIPT"]
 
 
+@promise("journal.forged-attestation")
 def test_a_receipt_signed_by_another_key_is_named() -> None:
     note = NoteSigner("palyra.local/test", OTHER).sign(outcome()["receipt"]["checkpoint"].partition("\n\n")[0] + "\n")
     receipt = outcome()["receipt"] | {"checkpoint": note}

@@ -28,6 +28,7 @@ CEDAR_TYPES = {str: "String", bool: "Bool", int: "Long"}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 TEST = re.compile(r"`(tests/[\w/]+\.(?:py|json))(?:::(test_\w+))?`")
+PROMISE = re.compile(r"`([a-z-]+\.[a-z0-9-]+)`")
 SOURCE = re.compile(r"`((?:src|tools|bench|docs)/[\w./-]+)`")
 
 
@@ -104,6 +105,16 @@ def test_every_guarantee_that_is_claimed_is_attacked() -> None:
     unattacked = [row[0] for row in rows("docs/guarantees.md", "guarantee") if row[-1] == "–"]
     unclaimed = [row[0] for row in rows("docs/guarantees.md", "guarantee") if set(row[2:-1]) == {"not claimed"}]
     assert unattacked == unclaimed
+
+
+def test_the_threat_model_and_the_list_of_promises_name_the_same_ids() -> None:
+    promises = tomllib.loads(read("docs/security/promises.toml"))
+    table = read("docs/threat-model.md").partition("| attack | barrier |")[2].partition("\n\n")[0].splitlines()[2:]
+    named = {line: PROMISE.findall(line.rstrip("| ").rpartition(" | ")[2]) for line in table}
+    assert [line for line, ids in named.items() if not ids and not line.startswith("| **")] == []
+    known = {name for ids in named.values() for name in ids}
+    assert known - promises.keys() == set()
+    assert {name for name, promise in promises.items() if promise["source"] == "threat model"} - known == set()
 
 
 # ── pages by hand ────────────────────────────────────────────────────────────

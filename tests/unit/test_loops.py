@@ -9,6 +9,7 @@ import selectors
 import pytest
 
 from palyra import loops
+from tests.promises import promise
 
 pytestmark = pytest.mark.skipif(not hasattr(selectors, "EpollSelector"), reason="there is no epoll here")
 
@@ -57,6 +58,7 @@ async def talk() -> bytes:
     return heard
 
 
+@promise("sandbox.per-user-resources")
 @pytest.mark.parametrize("left", [0, 1, 2, 3, 100])
 def test_a_loop_goes_on_where_a_program_has_taken_all_watches_of_its_user(
     monkeypatch: pytest.MonkeyPatch, left: int

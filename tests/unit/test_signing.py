@@ -24,6 +24,7 @@ from palyra.signing import (
     parse_vkey,
     write_pem,
 )
+from tests.promises import promise
 
 KEY = SigningKey.from_seed(bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"))
 OTHER = SigningKey.from_seed(bytes(range(32)))
@@ -91,6 +92,7 @@ def test_who_signs_notes_with_a_key_is_hastened_with_it() -> None:
     assert (signer.sign(text), asked) == (before, [text.encode()])
 
 
+@promise("journal.forged-attestation")
 @pytest.mark.parametrize(
     "raw",
     [
@@ -109,6 +111,7 @@ def test_points_of_small_order_are_refused(raw: bytes) -> None:
         PublicKey(raw)
 
 
+@promise("journal.forged-attestation")
 @pytest.mark.parametrize(
     "raw", [encode(P), encode(P + 1), encode(P + 5), encode(2**255 - 1), encode(1, 1), encode(P - 1, 1)]
 )
@@ -145,6 +148,7 @@ def test_every_key_that_a_seed_makes_is_accepted(seed: bytes) -> None:
     assert PublicKey(key.public.raw) == key.public
 
 
+@promise("journal.forged-attestation")
 @given(st.binary(max_size=200), st.integers(0, 511))
 def test_a_signature_with_one_bit_changed_is_refused(data: bytes, bit: int) -> None:
     signature = bytearray(KEY.sign(data))
@@ -201,6 +205,7 @@ def broken(**changes: object) -> dict[str, object]:
     return dsse_sign(KEY, "application/x", b"payload!") | changes
 
 
+@promise("journal.forged-attestation")
 @pytest.mark.parametrize(
     "envelope",
     [

@@ -11,6 +11,7 @@ from palyra.errors import Reason, Rejected
 from palyra.model.approval import Approval, ApprovalState, Scope
 from tests.approving import NO, OPERATOR, PLAN, YES, question
 from tests.journaling import NOW, ulid
+from tests.promises import promise
 
 ASKED = question()
 REQUEST = Approval(
@@ -33,10 +34,12 @@ def decided(verdict=YES, request=REQUEST, *, now=NOW):
     return decide(request, verdict, now_unix_ms=now, grant_ms=30_000)
 
 
+@promise("approvals.bound-to-call")
 def test_a_yes_covers_exactly_the_call_that_asked():
     assert covers(decided(), ASKED, now_unix_ms=NOW)
 
 
+@promise("approvals.bound-to-call")
 @pytest.mark.parametrize(
     "other",
     [
@@ -67,6 +70,7 @@ def test_a_tool_without_a_program_is_bound_by_its_input():
     assert of("a").frame == ""
 
 
+@promise("approvals.bound-to-call")
 def test_once_is_one_call():
     assert not covers(replace(decided(), uses=1), ASKED, now_unix_ms=NOW)
 
@@ -83,6 +87,7 @@ def test_a_grant_until_a_time_goes_beyond_the_run_and_ends():
     assert not covers(grant, ASKED, now_unix_ms=NOW + 1000)
 
 
+@promise("approvals.bound-to-call")
 def test_a_yes_that_is_not_used_is_over_after_its_time():
     assert not covers(decided(), ASKED, now_unix_ms=NOW + 30_000)
 
@@ -106,6 +111,7 @@ def test_a_tool_without_arguments_takes_no_pattern():
         decided(replace(YES, pattern=("git", "x")), replace(REQUEST, frame=""))
 
 
+@promise("approvals.who-decides")
 @pytest.mark.parametrize("verdict", [YES, NO])
 @pytest.mark.parametrize("agent", ["agent:demo", "agent:other"])
 def test_an_agent_never_decides(verdict, agent):
@@ -114,6 +120,7 @@ def test_an_agent_never_decides(verdict, agent):
     assert caught.value.reason is Reason.CAPABILITY_DENIED
 
 
+@promise("approvals.who-decides")
 @pytest.mark.parametrize(
     "verdict",
     [
@@ -134,6 +141,7 @@ def test_a_person_confirms_their_own_call_at_its_terminal_and_it_says_so():
     assert (done.state, done.decided_by, done.self_approved) == (ApprovalState.APPROVED, "user:alice", 1)
 
 
+@promise("approvals.who-decides")
 def test_at_a_terminal_only_who_made_the_call_confirms_it():
     with pytest.raises(Rejected, match="only the person who made the call"):
         decided(Verdict(approved=True, by="user:bob", at_terminal=True), replace(REQUEST, principal="user:alice"))
@@ -185,6 +193,7 @@ def test_a_difference_names_what_changed_with_both_values():
     assert difference(before, now) == [{"field": "argv", "before": ["git"], "now": ["git", "push"]}]
 
 
+@promise("approvals.bound-to-call")
 def test_every_part_of_a_plan_is_bound_whatever_a_backend_adds():
     for name in PLAN:
         assert question(**{name: ["other"]}).binding != ASKED.binding

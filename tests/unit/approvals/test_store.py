@@ -14,6 +14,7 @@ from palyra.model.approval import ApprovalState, Fatigue, Scope
 from palyra.state.rotation import rotate_key
 from tests.approving import NO, OPERATOR, YES, Desk, question
 from tests.journaling import NOW, audit_home, closing, run_spec, ulid
+from tests.promises import promise
 from tests.stores import tampering
 
 
@@ -171,6 +172,7 @@ def test_an_expired_request_cannot_be_decided(desk):
     assert desk.acts() == ["approval.requested", "approval.expired"]
 
 
+@promise("approvals.request-flood")
 def test_a_principal_that_floods_people_is_stopped(home):
     desk = Desk(home, max_pending=2)
 
@@ -255,6 +257,7 @@ EDITS = {
 }
 
 
+@promise("approvals.reset-decision")
 def test_a_decision_that_somebody_set_back_to_a_question_is_not_signed_as_expired(home):
     """The next start said so in an entry that contradicts the one before: the journal never verified again, though the
     row was put right."""
@@ -286,6 +289,7 @@ def test_a_decision_that_somebody_brought_back_is_not_signed_as_revoked_once_mor
     desk.writer.close()
 
 
+@promise("approvals.edited-row")
 @pytest.mark.parametrize("edit", EDITS, ids=list(EDITS))
 def test_an_edited_row_is_found_by_verify(home, edit):
     desk = Desk(home)
@@ -306,6 +310,7 @@ def test_an_edited_row_is_found_by_verify(home, edit):
     assert len(said) == 1
 
 
+@promise("approvals.edited-row")
 @pytest.mark.parametrize("edit", ["given", "widened", "prolonged", "rebound", "patterned", "another's"])
 def test_an_edited_row_grants_nothing(home, edit):
     desk = Desk(home)

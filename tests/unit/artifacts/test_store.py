@@ -20,6 +20,7 @@ from palyra.journal.store import JournalStore
 from palyra.model.outcome import ArtifactRef
 from palyra.state.writer import Writer
 from tests.journaling import NOW, audit_home, closing, opening, run_spec, ulid, walk_call
+from tests.promises import promise
 from tests.stores import open_writer, tampering
 
 MINE, THEIRS = ulid(), ulid()
@@ -59,6 +60,7 @@ def test_files_and_folders_are_closed_to_everyone_else(artifacts: ArtifactStore,
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
+@promise("calls.run-owner")
 @pytest.mark.parametrize("artifact_id", ["", "nothing", "../../state/installation.key"])
 def test_another_runs_artifact_is_as_unknown_as_none(artifacts: ArtifactStore, artifact_id: str) -> None:
     theirs = put(artifacts, b"secret", run_id=THEIRS)
@@ -143,6 +145,7 @@ def called(artifacts: ArtifactStore, writer: Writer) -> str:
     return asyncio.run(call())
 
 
+@promise("journal.artifact-rows")
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_artifact_that_somebody_changed_in_its_row_is_found(home: Path, edit: str) -> None:
     """Which run reads it, and which file it gets, its row says; so did the outcome that named it."""

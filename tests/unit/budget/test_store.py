@@ -18,6 +18,7 @@ from palyra.model.outcome import Usage
 from palyra.model.record import Opening, Recorded, RunSpec
 from palyra.state.writer import Writer
 from tests.journaling import NOW, act, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.promises import promise
 from tests.stores import open_writer
 
 BUDGET = BudgetStore()
@@ -30,6 +31,7 @@ def writer(home: Path) -> Iterator[Writer]:
     opened.close()
 
 
+@promise("calls.budget-exact")
 def test_sixty_four_at_once_on_a_budget_of_forty_spend_exactly_forty(home: Path) -> None:
     writer, store = open_store(home)
     run = run_spec(ulid(), calls_max=40)

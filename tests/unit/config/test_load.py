@@ -9,6 +9,7 @@ import pytest
 
 from palyra.config.load import Home, HomeError, find_home, load_config
 from palyra.errors import ConfigError
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -98,6 +99,7 @@ def test_a_user_without_a_home_is_told_to_name_one(monkeypatch: pytest.MonkeyPat
         find_home()
 
 
+@promise("workspace.own-configuration")
 def test_a_home_is_never_found_in_the_current_folder_by_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -8,6 +8,7 @@ from palyra.config.credentials import CredentialConfig
 from palyra.config.load import Home, load_config
 from palyra.config.schema import Config, ConfigKeyError, parse_config
 from palyra.errors import ConfigError
+from tests.promises import promise
 
 
 def test_an_empty_file_is_the_default():
@@ -48,6 +49,7 @@ def test_an_error_in_a_file_names_file_and_line(tmp_path):
     assert caught.value.detail.startswith(f"{home.config_file}:4: Unknown key tool_call.process_runner.max_procesess.")
 
 
+@promise("state.owner-only")
 def test_a_configuration_everyone_may_write_is_refused(tmp_path):
     home = Home(tmp_path)
     home.config_file.write_text("")
@@ -56,6 +58,7 @@ def test_a_configuration_everyone_may_write_is_refused(tmp_path):
         load_config(home)
 
 
+@promise("workspace.own-configuration")
 def test_the_workspace_and_the_current_folder_are_never_read(tmp_path, monkeypatch):
     (tmp_path / "palyra.toml").write_text('posture = "developer"\n')
     monkeypatch.chdir(tmp_path)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from palyra.daemon.routes import FORM_TYPE, Answer, Asked, Model, Route, Who
 from palyra.daemon.sessions import MAX_FAILURES, Failures
 from tests.daemons import Daemon, daemon
+from tests.promises import promise
 
 ERROR_KEYS = {"code", "message", "hint", "fields"}
 
@@ -105,6 +106,7 @@ def test_every_answer_forbids_sniffing_framing_and_caching(door):
         assert headers["cache-control"] == "no-store"
 
 
+@promise("daemon.connection-bounds")
 def test_the_credential_is_checked_before_the_body_is_read(door):
     async def body():
         raise AssertionError("the body was read")
@@ -134,6 +136,7 @@ def test_a_body_that_is_not_what_is_documented(door, sent, status, code):
     assert (response.status_code, error(response)["code"]) == (status, code)
 
 
+@promise("daemon.connection-bounds")
 def test_a_body_without_a_length_is_counted(door):
     async def body():
         for _ in range(100):

@@ -12,6 +12,7 @@ from palyra.daemon.attended import HIGH, Attendance, Paced
 from palyra.daemon.feed import Feed
 from palyra.model.outcome import StreamName
 from tests.daemons import AGENT, HOST, OPERATOR
+from tests.promises import promise
 
 EVENTS = {"Accept": "text/event-stream"}
 
@@ -41,6 +42,7 @@ def test_an_agent_gives_no_stdin_and_confirms_nothing(served, one):
         assert (name, outcome["reason"]) == ("outcome", "CAPABILITY_DENIED")
 
 
+@promise("daemon.attended-terminal")
 def test_another_operator_neither_answers_nor_types_for_who_made_the_call(served):
     """What is said there is recorded as the word of the person at the call's terminal."""
     feed = Feed()

@@ -10,10 +10,12 @@ from palyra.daemon.auth import CALLER, Caller, Proof
 from palyra.daemon.bodies import Bodies, Counted
 from palyra.daemon.console.login import MAX_LOGIN_BYTES
 from palyra.daemon.routes import Refused
+from tests.promises import promise
 
 ONE, TWO = (Caller(principal=name, operator=False, proof=Proof.TOKEN) for name in ("agent:one", "agent:two"))
 
 
+@promise("daemon.bounded-memory")
 def test_nobody_takes_more_than_three_quarters_and_all_have_one_bound():
     bodies = Bodies(100)
     with bodies.hold(ONE) as first:
@@ -29,6 +31,7 @@ def test_nobody_takes_more_than_three_quarters_and_all_have_one_bound():
         again.add(75)
 
 
+@promise("daemon.bounded-memory")
 def test_what_is_mounted_counts_too_and_gives_back_what_it_took():
     bodies, seen, sent = Bodies(100), [], []
 
@@ -52,6 +55,7 @@ def test_what_is_mounted_counts_too_and_gives_back_what_it_took():
         again.add(75)
 
 
+@promise("daemon.bounded-memory")
 def test_many_large_bodies_are_refused_before_they_are_kept(served):
     secret = served.token()
     served.state.bodies = Bodies(1 << 20)
@@ -78,6 +82,7 @@ def test_many_large_bodies_are_refused_before_they_are_kept(served):
         served.state.bodies = Bodies()
 
 
+@promise("daemon.bounded-memory")
 def test_who_has_not_logged_in_sends_a_small_form_or_none(served):
     form = b"token=" + b"x" * MAX_LOGIN_BYTES
     headers = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -11,6 +11,7 @@ from palyra.daemon.taking import begin_taken
 from palyra.errors import Reason, Rejected
 from palyra.protocol.wire import KEYS
 from tests.daemons import AGENT, OPERATOR, OTHER, daemon
+from tests.promises import promise
 
 ECHO = {"tool": "palyra.echo", "input": {"hello": "world"}}
 ID = "01J0000000000000000000000A"
@@ -107,6 +108,7 @@ def test_the_same_call_id_runs_nothing_twice(served, one, two):
     assert stranger["output"] == {}
 
 
+@promise("daemon.refused-reuse")
 def test_a_refused_reuse_of_an_id_does_not_take_the_place_of_the_first_call(served, one, two, operator):
     """Whoever sent an id of an earlier call once more had every look at that call show the refusal instead."""
     first = served.ask("POST", "/v1/calls", token=one, json=ECHO | {"call_id": ID}).json()
@@ -130,6 +132,7 @@ def test_a_reused_id_is_refused_at_once_where_nobody_waits(served, one):
     assert (other.status_code, other.json()["reason"]) == (200, "CALL_ID_REUSED")
 
 
+@promise("daemon.token-rights")
 def test_nobody_sees_anothers_calls(served, one, two, operator):
     call_id = served.ask("POST", "/v1/calls", token=one, json=ECHO).json()["call_id"]
     for method, path in (("GET", ""), ("POST", "/cancel"), ("GET", "/stream")):
@@ -139,6 +142,7 @@ def test_nobody_sees_anothers_calls(served, one, two, operator):
         assert served.ask(method, f"/v1/calls/{call_id}{path}", token=operator).status_code == 200
 
 
+@promise("daemon.operator-fields")
 @pytest.mark.parametrize(
     "said",
     [
@@ -421,6 +425,7 @@ def test_an_accepted_call_is_recorded_however_it_ends(tmp_path, workspace):
         assert small.run(story()).recorded is not None
 
 
+@promise("daemon.reserved-capacity")
 def test_agents_that_take_all_the_room_leave_some_to_operators(tmp_path, workspace):
     slow = {"tool": "palyra.process.run", "input": {"command": "sleep", "args": ["30"]}, "workspace": str(workspace)}
     with daemon(tmp_path / "home", max_calls=8) as small:
@@ -467,6 +472,7 @@ def test_tools_are_those_the_caller_could_use(served, one):
     assert {"palyra.echo", "palyra.process.run"} <= {tool["name"] for tool in page["items"]}
 
 
+@promise("secrets.delayed-stream")
 def test_an_agents_stream_comes_late_and_an_operators_does_not(served, one, operator):
     from palyra.daemon.call_models import CallBody
     from palyra.daemon.orders import make_order

@@ -13,6 +13,7 @@ from palyra.daemon.holding import Held, closing_event, lapse_of, while_held
 from palyra.daemon.sessions import COOKIE
 from palyra.errors import StateError
 from tests.daemons import AGENT, OPERATOR, daemon
+from tests.promises import promise
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +61,7 @@ def follow_then(served, take_away, *, path: str = "", **credential) -> tuple[lis
 PATHS = ["", "/console/v1/events"]
 
 
+@promise("daemon.revoked-streams")
 @pytest.mark.parametrize("path", PATHS)
 def test_a_feed_ends_when_its_token_is_revoked(served, path):
     token, secret = served.run(served.state.tokens.create(principal=OPERATOR, operator=True, by=OPERATOR))
@@ -70,6 +72,7 @@ def test_a_feed_ends_when_its_token_is_revoked(served, path):
     assert text.endswith('data: {"reason":"token_revoked","message":"The token was revoked."}\n\n')
 
 
+@promise("daemon.revoked-streams")
 @pytest.mark.parametrize("path", PATHS)
 def test_a_feed_ends_when_its_token_expires(served, path):
     _, secret = served.run(served.state.tokens.create(principal=OPERATOR, operator=True, by=OPERATOR, lifetime_ms=1000))
@@ -77,6 +80,7 @@ def test_a_feed_ends_when_its_token_expires(served, path):
     assert (names[-1], '"token_expired"' in text) == ("closed", True)
 
 
+@promise("daemon.revoked-streams")
 @pytest.mark.parametrize("path", PATHS)
 def test_a_feed_of_the_console_ends_at_logout(served, path):
     session = served.login()
@@ -117,6 +121,7 @@ def test_a_call_that_ends_with_its_listener_ends_with_the_listeners_credential(s
     assert "event: closed" in served.run(work())
 
 
+@promise("daemon.revoked-streams")
 def test_a_session_ends_for_its_feed_with_the_token_that_opened_it(served):
     token = served.run(served.state.tokens.create(principal=OPERATOR, operator=True, by=OPERATOR))[0]
     secret, session = served.run(served.state.sessions.open(OPERATOR, token.token_id))
@@ -160,6 +165,7 @@ def test_what_is_no_stream_is_never_cut():
     assert sent[-1]["body"] == b"whole"
 
 
+@promise("daemon.revoked-streams")
 def test_a_listener_that_does_not_read_is_cut_off_too(monkeypatch):
     """Else a revoked token's stream would live as long as its holder leaves its own buffer full."""
     monkeypatch.setattr(holding, "LAST_WORD_S", 0.05)
@@ -179,6 +185,7 @@ def test_a_listener_that_does_not_read_is_cut_off_too(monkeypatch):
     asyncio.run(work())
 
 
+@promise("daemon.revoked-streams")
 def test_a_stream_whose_credential_cannot_be_looked_at_is_cut():
     """The look would never come again, and a revoked token's stream would go on for ever."""
 

@@ -13,6 +13,7 @@ from palyra.daemon.lapsing import lapse_of_calls, token_behind
 from palyra.daemon.taking import begin_taken
 from palyra.engine import asking
 from tests.daemons import AGENT, OPERATOR, daemon
+from tests.promises import promise
 
 ASKS = '[tool_call.process_runner]\negress_enforcement_mode = "none"\n'
 
@@ -45,6 +46,7 @@ async def ended(served, call_id: str, secret: str = ""):
     return (await served.asking("GET", f"/v1/calls/{call_id}", peer_uid=served.owner_uid)).json()
 
 
+@promise("daemon.revoked-while-waiting")
 def test_a_yes_to_a_call_whose_token_was_revoked_runs_nothing(served, workspace):
     async def story():
         token, secret = await served.state.tokens.create(principal=AGENT, operator=False, by=OPERATOR)
@@ -64,6 +66,7 @@ def test_a_yes_to_a_call_whose_token_was_revoked_runs_nothing(served, workspace)
     assert list(workspace.iterdir()) == []
 
 
+@promise("daemon.revoked-while-waiting")
 def test_a_call_behind_another_of_its_run_is_not_begun_when_its_token_was_revoked(tmp_path, workspace, monkeypatch):
     monkeypatch.setattr(asking, "BLINK_US", 0)
     with daemon(tmp_path / "home") as served:
@@ -86,6 +89,7 @@ def test_a_call_behind_another_of_its_run_is_not_begun_when_its_token_was_revoke
     assert list(workspace.iterdir()) == []
 
 
+@promise("daemon.revoked-while-waiting")
 def test_what_a_console_took_on_begins_after_a_crash_only_while_its_token_holds(tmp_path, workspace):
     root = tmp_path / "home"
     with daemon(root) as first:
@@ -107,6 +111,7 @@ def test_what_a_console_took_on_begins_after_a_crash_only_while_its_token_holds(
     assert list(workspace.iterdir()) == []
 
 
+@promise("daemon.revoked-while-waiting")
 def test_a_call_of_days_ago_is_not_begun_by_the_next_start(tmp_path, workspace, monkeypatch):
     root = tmp_path / "home"
     with daemon(root) as first:
@@ -131,6 +136,7 @@ def test_the_sockets_owner_needs_no_token(served):
     assert (token_behind(caller), lapse_of_calls(served.state, caller)) == ("", None)
 
 
+@promise("daemon.half-sent-request")
 @pytest.mark.parametrize("operator", [False, True])
 def test_a_request_that_is_held_open_half_sent_is_nothing_once_its_token_is_revoked(served, operator):
     """Many of them, opened before, would each be one act more."""

@@ -15,6 +15,7 @@ from palyra.daemon.routes import JSON_TYPE, Asked, Route, Who
 from palyra.daemon.sessions import Failures
 from palyra.daemon.table import ROUTES
 from tests.daemons import OPERATOR, OTHER, Daemon, daemon
+from tests.promises import promise
 
 REACHED = 299
 
@@ -82,6 +83,7 @@ def expected(route: Route, kind: str) -> int:
     return REACHED
 
 
+@promise("daemon.console-operators", "daemon.token-rights")
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_who_may_use_a_route(door, route):
     served: Daemon = door["served"]
@@ -102,11 +104,13 @@ def test_who_may_use_a_route(door, route):
     assert found == wanted
 
 
+@promise("daemon.token-rights")
 def test_every_mutation_demands_a_credential():
     open_to_all = [route.name for route in ROUTES if route.mutates and route.who is Who.ANYBODY]
     assert open_to_all in ([], ["login"], ["log_in"]), "only logging in may be tried by anybody"
 
 
+@promise("daemon.console-operators", "daemon.token-rights")
 def test_what_only_operators_do_is_for_operators():
     for route in ROUTES:
         if route.path.startswith("/console/v1/"):

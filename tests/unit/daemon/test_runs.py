@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.daemons import AGENT, OPERATOR, OTHER, daemon
+from tests.promises import promise
 
 ECHO = {"tool": "palyra.echo", "input": {}}
 
@@ -115,6 +116,7 @@ def test_a_large_result_of_a_single_call_can_be_read_by_who_made_it(served, one,
     assert served.ask("POST", "/v1/calls", token=one, json=elsewhere).json()["message"] == "A run has one workspace."
 
 
+@promise("daemon.ended-run")
 @pytest.mark.parametrize("wait", [True, False])
 def test_a_call_that_was_on_its_way_when_its_run_was_ended_does_not_begin(served, one, workspace, wait):
     """At whichever step of its way in: who ended the run was told that nothing of it goes on."""

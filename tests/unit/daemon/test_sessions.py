@@ -20,6 +20,7 @@ from palyra.daemon.sessions import (
 from palyra.wiring.sessions import MAX_SESSIONS, KeptSession, SessionRows
 from tests.daemons import AGENT, OPERATOR, daemon
 from tests.journaling import audit_home
+from tests.promises import promise
 from tests.stores import tampering
 
 
@@ -180,6 +181,7 @@ def test_a_home_keeps_so_many_sessions_and_the_longest_unused_go_first(tmp_path)
         assert there == [0, *range(4, MAX_SESSIONS + 3)]
 
 
+@promise("journal.forged-login")
 @pytest.mark.parametrize(
     "sql",
     [

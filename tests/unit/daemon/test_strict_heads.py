@@ -15,6 +15,9 @@ from uvicorn.server import ServerState
 from palyra.daemon.plain import read_plain_head
 from palyra.daemon.strict_heads import find_fault
 from palyra.daemon.wire_guard import make_protocol
+from tests.promises import promise
+
+pytestmark = promise("daemon.ambiguous-heads")
 
 GOOD = b"POST /v1/calls HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = b"POST /v1/calls HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"

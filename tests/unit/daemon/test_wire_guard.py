@@ -21,6 +21,7 @@ from palyra.daemon.feed import Feed
 from palyra.daemon.sse import stream_feed
 from palyra.daemon.wire_guard import GuardedProtocol, make_protocol, peer_uid
 from palyra.wiring import peers
+from tests.promises import promise
 
 
 class Transport:
@@ -97,6 +98,7 @@ async def big(scope: Scope, receive: Receive, send: Send) -> None:
     await Response(b"x" * size)(scope, receive, send)
 
 
+@promise("daemon.bounded-memory")
 def test_answers_that_nobody_reads_do_not_take_all_of_the_memory(monkeypatch):
     """Each of thousands of connections could ask for megabytes and keep them, for as long as it liked."""
     monkeypatch.setattr(wire_guard, "STANDS_STILL_S", 0.02)
@@ -135,6 +137,7 @@ def test_answers_that_nobody_reads_do_not_take_all_of_the_memory(monkeypatch):
     asyncio.run(story())
 
 
+@promise("daemon.bounded-memory")
 def test_streams_that_nobody_reads_do_not_each_keep_a_calls_output(monkeypatch, tmp_path):
     """What a stream has not written yet is in no buffer of its connection, and lives as long as that."""
     monkeypatch.setattr(wire_guard, "STANDS_STILL_S", 0.02)

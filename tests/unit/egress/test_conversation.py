@@ -9,6 +9,7 @@ import pytest
 from palyra.egress import events as ev
 from palyra.egress.conversation import ESTABLISHED, READ_AHEAD
 from palyra.egress.events import Ruled, Ruling, SendClient, SendUpstream, Side, Timer
+from tests.promises import promise
 from tests.unit.egress.playbook import (
     CLOSE,
     EOF,
@@ -106,6 +107,7 @@ def test_an_alert_before_the_hello_does_not_hide_it(before):
     assert (play.upstream, play.rulings[-1]) == (b"", ("b.test", 9000, Ruling.REFUSED))
 
 
+@promise("host-allowlist.fronting")
 @pytest.mark.parametrize("version", [b"\x02\x03", b"\x04\x01", b"\0\0"])
 def test_a_hello_in_a_record_of_no_version_is_not_passed_on(version):
     play = Play("b.test:9000").transparent("b.test", 9000)
@@ -251,6 +253,7 @@ def test_other_ways_of_socks_are_refused_in_their_own_words(said, answered):
 # ── the way to the host ──
 
 
+@promise("host-allowlist.private-address")
 def test_one_private_address_in_the_answer_spoils_it():
     play = Play("a.test").transparent("a.test", 80)
     play.say(GET)
@@ -267,6 +270,7 @@ def test_the_record_names_the_private_address_and_the_program_does_not_learn_it(
     assert play.client.endswith(b"palyra: a.test leads to an address that is not granted.\n")
 
 
+@promise("host-allowlist.private-address")
 @pytest.mark.parametrize(
     "address",
     """127.0.0.1 10.0.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 ::1 fe80::1 fd00::1 ::ffff:127.0.0.1
@@ -279,6 +283,7 @@ def test_a_name_that_leads_to_a_private_address_is_never_dialled(address):
     assert (play.was_dialled, play.rulings) == (False, [("a.test", 80, Ruling.REFUSED)])
 
 
+@promise("host-allowlist.private-address")
 def test_rebinding_between_two_connections_is_judged_anew():
     first = Play("a.test").transparent("a.test", 80)
     first.say(GET)

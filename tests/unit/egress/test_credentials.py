@@ -8,12 +8,14 @@ from palyra.egress.credentials import Credential, add_credentials
 from palyra.egress.grammar import Target
 from palyra.egress.hosts import parse_pattern
 from palyra.errors import ConfigError
+from tests.promises import promise
 
 
 def credential(pattern: str = "a.test:80", header: str = "Authorization", value: str = "Bearer s3cret") -> Credential:
     return Credential(pattern=parse_pattern(pattern), header=header, value=value)
 
 
+@promise("egress.injected-credentials")
 def test_every_spelling_of_the_same_field_is_taken_away():
     fields = (("authorization", "a"), ("AUTHORIZATION", "b"), ("X_Api_Key", "c"), ("x-api-key", "d"), ("Accept", "e"))
     ours = (credential(), credential(header="X-Api-Key", value="k"))
@@ -24,12 +26,14 @@ def test_every_spelling_of_the_same_field_is_taken_away():
     )
 
 
+@promise("egress.injected-credentials")
 @pytest.mark.parametrize("target", [Target("b.test", 80), Target("a.test", 8080), Target("x.a.test", 80)])
 def test_another_host_or_port_gets_neither_the_value_nor_a_change(target):
     fields = (("Authorization", "its own"),)
     assert add_credentials(fields, (credential(),), target, is_tls=False) == fields
 
 
+@promise("egress.injected-credentials")
 def test_without_a_port_it_is_for_the_encrypted_port_alone():
     bare = credential("a.test")
     assert [

@@ -11,6 +11,7 @@ import pytest
 
 from palyra.egress import dial
 from palyra.egress.dial import Dialer, LookupFailed
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ def released(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     event.set()
 
 
+@promise("egress.slow-names")
 @pytest.mark.parametrize(("slow", "other"), [("slow.test", "good.test"), ("slow.co.uk", "good.co.uk")])
 def test_names_that_are_never_answered_keep_nobody_else_from_looking_names_up(released, slow, other):
     """A program that was granted a suffix asked for forty names below it, and every other call's names failed."""

@@ -8,6 +8,7 @@ from palyra.egress import events as ev
 from palyra.egress.credentials import Credential
 from palyra.egress.events import Ruling, SendClient, SendUpstream, Timer
 from palyra.egress.hosts import parse_pattern
+from tests.promises import promise
 from tests.unit.egress.playbook import CLOSE, EOF, RELAY, RESET, UPSTREAM_EOF, Play, client_hello
 
 GET = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"
@@ -29,6 +30,7 @@ def opened(first: bytes = GET, *patterns: str, port: int = 80) -> Play:
 # ── whose request it is ──
 
 
+@promise("host-allowlist.fronting")
 @pytest.mark.parametrize(
     "host", ["evil.test", "b.test", "a.test:81", "a.test:443", "1.1.1.1", "198.18.0.16", "x.a.test", "localhost"]
 )
@@ -47,6 +49,7 @@ def test_domain_fronting_by_host_is_refused_on_other_ports_too(host):
     assert play.rulings[-1][2] is Ruling.REFUSED
 
 
+@promise("host-allowlist.fronting")
 @pytest.mark.parametrize(
     "field",
     [
@@ -86,6 +89,7 @@ def test_a_routing_field_may_hold_a_path_or_the_host_itself(field):
 BODIES = (b"Content-Length: 5\r\n\r\nabcde", b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 
 
+@promise("host-allowlist.smuggling")
 @pytest.mark.parametrize("method", "GET HEAD OPTIONS DELETE MKACTIVITY COPY MOVE UNLOCK PURGE X".split())
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("port", [80, 8080])
@@ -108,6 +112,7 @@ def test_a_length_of_nothing_is_no_body(method):
     assert opened(said).upstream == said
 
 
+@promise("host-allowlist.smuggling")
 def test_a_trailer_of_a_request_is_refused_whatever_it_names():
     head = b"POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n"
     play = opened(head + b"1\r\nx\r\n0\r\nX-Forwarded-Host: evil.test\r\n\r\n")
@@ -124,6 +129,7 @@ def test_how_long_a_body_is_is_said_in_one_spelling(said, sent):
     assert play.upstream == b"POST / HTTP/1.1\r\nHost: a.test\r\n" + sent + b"\r\n\r\n"
 
 
+@promise("host-allowlist.smuggling")
 def test_a_pipelined_second_request_for_another_host_never_leaves():
     play = opened(GET + EVIL)
     assert play.upstream == GET
@@ -175,6 +181,7 @@ def test_options_star_is_for_this_host():
     assert opened(star).upstream == star
 
 
+@promise("host-allowlist.proxy")
 @pytest.mark.parametrize(
     "said",
     [
@@ -221,6 +228,7 @@ def test_a_redirect_to_a_private_address_is_one_more_request_to_judge():
 # ── smuggling ──
 
 
+@promise("host-allowlist.smuggling")
 @pytest.mark.parametrize(
     "said",
     [
@@ -245,6 +253,7 @@ def test_smuggling_is_refused_before_a_byte_leaves(said):
     assert play.rulings[-1][2] is Ruling.REFUSED
 
 
+@promise("host-allowlist.smuggling")
 def test_a_request_hidden_in_a_body_stays_a_body():
     post = b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: %d\r\n\r\n" % len(EVIL)
     play = opened(post + EVIL)
@@ -261,6 +270,7 @@ def test_a_request_behind_a_chunked_body_is_a_request():
     assert play.rulings[-1] == ("evil.test", 80, Ruling.REFUSED)
 
 
+@promise("host-allowlist.smuggling")
 @pytest.mark.parametrize(
     "chunk", [b"5\nhello", b"5;x\r\n", b"0x5\r\n", b"5\r\nhelloX\r\n", b"0\r\nHost: evil.test\r\n\r\n"]
 )

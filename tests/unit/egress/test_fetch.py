@@ -23,6 +23,7 @@ from palyra.egress.hosts import parse_pattern
 from palyra.model.credential import Credential
 from palyra.model.fetch import Fetched, FetchFailed, FetchOrder, FetchUrl
 from palyra.model.net import EgressMode, NetGrant
+from tests.promises import promise
 
 TOKEN = b"tok-secret-value"
 Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
@@ -170,6 +171,7 @@ def test_a_post_sends_its_body_and_headers():
 # ── what may be reached ──────────────────────────────────────────────────────
 
 
+@promise("egress.fetch-targets")
 @pytest.mark.parametrize(
     ("url", "granted", "table", "why"),
     [
@@ -193,6 +195,7 @@ def test_nothing_is_dialled_that_is_not_granted(url: str, granted: tuple[str, ..
     assert [c.verdict for c in failed.connections] == ["denied"]
 
 
+@promise("egress.fetch-targets")
 def test_a_host_that_is_not_granted_is_not_even_looked_up():
     """A name server would be told what the agent wants to say."""
     dialing = Dialing({})
@@ -200,6 +203,7 @@ def test_a_host_that_is_not_granted_is_not_even_looked_up():
     assert dialing.looked_up == []
 
 
+@promise("egress.fetch-targets")
 def test_a_name_is_looked_up_once_and_what_was_judged_is_dialled():
     """Rebinding: the second answer would be another address."""
 
@@ -214,6 +218,7 @@ def test_a_name_is_looked_up_once_and_what_was_judged_is_dialled():
     asyncio.run(story())
 
 
+@promise("egress.fetch-targets")
 def test_a_name_that_leads_elsewhere_at_a_redirect_is_judged_again():
     async def story() -> None:
         async with Site(moved("/again")) as site:
@@ -229,6 +234,7 @@ def test_a_name_that_leads_elsewhere_at_a_redirect_is_judged_again():
 # ── redirects ────────────────────────────────────────────────────────────────
 
 
+@promise("egress.fetch-targets")
 @pytest.mark.parametrize(
     "target",
     [
@@ -262,6 +268,7 @@ def test_a_redirect_that_leads_nowhere_is_refused(target: str):
     asyncio.run(story())
 
 
+@promise("egress.fetch-credentials")
 def test_a_credential_goes_to_its_host_and_is_not_carried_along_nor_brought_back():
     async def story() -> None:
         async with Site(ok()) as other:
@@ -289,6 +296,7 @@ def test_a_credential_goes_to_its_host_and_is_not_carried_along_nor_brought_back
     asyncio.run(story())
 
 
+@promise("egress.fetch-credentials")
 def test_a_credential_takes_the_place_of_a_field_of_its_name():
     async def story() -> None:
         async with Site(ok()) as site:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.egress.fetch_answer import MAX_HEAD_BYTES, Answer, BadAnswer
+from tests.promises import promise
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -54,6 +55,7 @@ def test_names_are_lower_case_and_values_are_trimmed():
     assert read(OK + b"X-A:  b c \r\nContent-Length: 0\r\n\r\n").fields == (("x-a", "b c"), ("content-length", "0"))
 
 
+@promise("egress.hostile-server")
 @pytest.mark.parametrize(
     "data",
     [
@@ -67,6 +69,7 @@ def test_more_than_is_wanted_is_not_waited_for(data: bytes):
     assert (answer.done, len(answer.body), answer.truncated) == (True, 1000, True)
 
 
+@promise("egress.hostile-server")
 @pytest.mark.parametrize(
     "data",
     [
@@ -108,11 +111,13 @@ def test_an_answer_that_could_be_read_in_two_ways_is_refused(data: bytes):
         read(data)
 
 
+@promise("egress.hostile-server")
 def test_a_body_in_tiny_chunks_costs_no_more_than_its_size():
     with pytest.raises(BadAnswer, match="chunks"):
         read(OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 150_000, most=1 << 20, step=65536)
 
 
+@promise("egress.hostile-server")
 @given(
     data=st.binary(max_size=300),
     head=st.sampled_from([b"", OK, OK + b"Transfer-Encoding: chunked\r\n\r\n"]),

@@ -12,6 +12,7 @@ import pytest
 from palyra.egress import events as ev
 from palyra.egress.events import Ruling, SendClient, SendUpstream
 from palyra.egress.protocols import REDIS_PROBE, UnknownProtocol, read_greeting, read_opening
+from tests.promises import promise
 from tests.unit.egress.playbook import CLOSE, EOF, RELAY, RETRY, Play, client_hello, server_hello
 
 MAIL = b"\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n"
@@ -65,6 +66,7 @@ def open_play(port: int = 9000) -> Play:
     return play
 
 
+@promise("host-allowlist.known-protocols")
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("step", [1, 7, 999])
 def test_a_protocol_of_the_table_passes_once_the_host_has_answered_in_it(row, step):
@@ -76,6 +78,7 @@ def test_a_protocol_of_the_table_passes_once_the_host_has_answered_in_it(row, st
     assert play.upstream == (row.sent + row.first if row.sent else row.first)
 
 
+@promise("host-allowlist.mail", "host-allowlist.mail-behind-protocol")
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize(
     "greeting", [b"220 mail.b.test ESMTP\r\n", b"* OK IMAP\r\n", b"+OK POP3\r\n", b"421 x\r\n", b"\0"]
@@ -91,6 +94,7 @@ def test_mail_behind_a_first_message_never_reaches_a_mail_server(row, greeting):
     assert play.rulings[-1] == ("b.test", 9000, Ruling.REFUSED)
 
 
+@promise("host-allowlist.mail")
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_a_host_that_greets_in_another_protocol_is_left_at_once(row):
     play = open_play()
@@ -100,6 +104,7 @@ def test_a_host_that_greets_in_another_protocol_is_left_at_once(row):
     assert play.upstream == b""
 
 
+@promise("host-allowlist.mail", "host-allowlist.mail-behind-protocol")
 def test_mail_behind_a_tls_hello_never_reaches_a_mail_server():
     hello = client_hello("b.test")
     play = open_play()
@@ -157,6 +162,7 @@ def without_headers(records: bytes) -> bytes:
     return message
 
 
+@promise("host-allowlist.fronting", "host-allowlist.known-protocols")
 @pytest.mark.parametrize(
     "said",
     [
@@ -187,6 +193,7 @@ def test_what_is_not_exactly_of_the_table_is_refused(said):
     assert (play.upstream, play.rulings[-1][2]) == (b"", Ruling.REFUSED)
 
 
+@promise("host-allowlist.fronting")
 @pytest.mark.parametrize("named", [b"evil.test", b"b.test", b"b.test:9418", b"b.test:9000:1", b"a@b.test:9000"])
 def test_git_names_the_host_of_its_connection_and_no_other(named):
     play = open_play()
@@ -225,6 +232,7 @@ def test_a_client_that_does_not_answer_mysql_is_refused(said):
     assert (play.upstream, play.rulings[-1][2]) == (b"", Ruling.REFUSED)
 
 
+@promise("host-allowlist.known-protocols", "host-allowlist.mail-behind-protocol")
 @pytest.mark.parametrize("row", [row for name, row in ROWS.items() if name != "SSH"])
 def test_a_client_that_speaks_another_protocol_than_the_host_is_refused(row):
     play = open_play()
@@ -259,6 +267,7 @@ def test_postgresql_over_tls_names_its_own_host_or_none(host):
     assert play.answer(server_hello())[-1] == RELAY
 
 
+@promise("host-allowlist.fronting")
 @pytest.mark.parametrize("host", ["evil.test", "a.b.test"])
 def test_postgresql_over_tls_does_not_name_another_host(host):
     play, _ = encrypted(host=host)
@@ -331,6 +340,7 @@ def test_all_bytes_pass_where_the_operator_granted_it_raw(said, port, raw):
     assert tunnel.is_relayed
 
 
+@promise("host-allowlist.known-protocols")
 @pytest.mark.parametrize(("host", "port"), [("b.test", 9001), ("a.test", 9000), ("10.0.0.1", 9000)])
 def test_raw_is_of_one_host_and_one_port(host, port, raw):
     play = raw("b.test:9000", "a.test:9000", "b.test:9001", "10.0.0.0/8:9000").transparent(host, port)
@@ -372,6 +382,7 @@ def test_raw_goes_without_credentials_and_without_ending_tls(raw):
     assert b"GET / " in proxied.upstream
 
 
+@promise("host-allowlist.fronting", "host-allowlist.known-protocols")
 def test_more_bytes_never_change_what_a_first_message_is():
     for row in ROWS.values():
         found = [read_opening((row.first + MAIL)[:at], 9000, None) for at in range(1, len(row.first + MAIL))]
@@ -379,6 +390,7 @@ def test_more_bytes_never_change_what_a_first_message_is():
         assert all(one is not None for one in found[len(row.first) :])
 
 
+@promise("egress.server-bounds")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", [b"GET /" + b"a" * 9000, startup(b"user", b"a" * 9000), git(b"git-upload-pack /" + b"a" * 4000)]
@@ -406,6 +418,7 @@ def test_http2_without_tls_is_told_what_to_do(port):
     assert f"--allow-raw b.test:{port}".encode() in play.client
 
 
+@promise("egress.server-bounds")
 def test_a_client_that_ends_in_the_middle_of_its_first_message_ends_the_connection():
     play = open_play()
     play.say(USER[:9])

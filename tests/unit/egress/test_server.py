@@ -26,6 +26,7 @@ from palyra.egress.server.serving import EgressServer, Serving
 from palyra.model.face import Listener, NetFace
 from palyra.model.net import EgressMode, NetGrant
 from palyra.model.plan import ProcessPlan
+from tests.promises import promise
 from tests.servers import BIG_BYTES, tcp, web
 from tests.unit.sandbox.jobs import make_host, make_job
 
@@ -170,6 +171,7 @@ def test_connections_beyond_the_bound_are_reset_and_recorded() -> None:
     assert served(Dials([()]), ("granted.test",), three, limits) == ["too many connections at once"]
 
 
+@promise("egress.shared-connections")
 def test_a_call_that_opens_all_there_is_and_says_nothing_keeps_no_other_from_its_hosts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

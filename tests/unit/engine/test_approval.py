@@ -24,6 +24,7 @@ from palyra.protocol.registry import make_registry
 from palyra.protocol.wire import outcome_json
 from palyra.testing import FakeClock, FakeExecutor, FakeLook, FakePolicies, FakeSecrets, fake_ports, fake_run
 from palyra.testing_approvals import FakeApprover
+from tests.promises import promise
 
 OPEN = parse_config(
     {
@@ -152,6 +153,7 @@ def test_what_changed_while_it_waited_is_not_what_was_approved():
     assert "changed while it waited" in outcome.message
 
 
+@promise("approvals.current-hour")
 def test_a_yes_that_came_after_hours_is_judged_by_the_hour_it_came_in():
     line = "forbid (principal, action, resource) when { context.hour > 17 };"
     strict = load_posture("standard", {"local.cedar": f'@id("local.shift") @reason("By day.")\n{line}'})
@@ -169,6 +171,7 @@ def test_a_yes_that_came_after_hours_is_judged_by_the_hour_it_came_in():
     assert "local.shift" in outcome.attestation["decision"]["policies"]
 
 
+@promise("daemon.revoked-while-waiting")
 def test_a_credential_that_was_taken_back_while_a_call_waited_begins_nothing():
     clock = FakeClock()
     taken = Rejected(Reason.CAPABILITY_DENIED, "The token no longer holds.")
@@ -241,6 +244,7 @@ def test_a_call_that_needs_no_approval_asks_nobody():
     assert (ports.approver.asked, ports.journal.openings[0].permission) == ([], None)
 
 
+@promise("approvals.shown-whole")
 @pytest.mark.parametrize(
     "text",
     [

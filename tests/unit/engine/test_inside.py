@@ -19,6 +19,7 @@ from palyra.model.outcome import Execution, Outcome, Status, Usage
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.testing import LINUX, FakeExecutor, FakeLook, FakeSecrets, fake_ports, fake_run
+from tests.promises import promise
 
 OWN = (("/etc/.palyra-inside/palyra/inside/files.py", b"print()"),)
 READ = {
@@ -93,6 +94,7 @@ def test_a_link_that_led_out_meanwhile_is_named_as_such():
     assert (outcome.success, outcome.reason) == (False, Reason.OUTSIDE_WORKSPACE)
 
 
+@promise("workspace.hostile-content")
 @pytest.mark.parametrize(
     "answer",
     [b"", b"{", b"[]", b"{}", b'{"result": 1}', b'{"result": {}, "error": {}}', {"result": READ | {"surprise": 1}},

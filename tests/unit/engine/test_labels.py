@@ -23,6 +23,7 @@ from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.testing import FakeApprover, FakePolicies, fake_ports, fake_run
 from palyra.testing_runs import FakeRunFacts
+from tests.promises import promise
 
 ECHO = next(spec for spec in BUILTIN_TOOLS if spec.name == "palyra.echo")
 SECRET = replace(ECHO, name="palyra.secret", capabilities=frozenset({Capability.SECRETS_READ}))
@@ -41,6 +42,7 @@ def call(ports: Any, tool: str, *, run: Any = None) -> Outcome:
     return asyncio.run(Engine(ports, REGISTRY).call(request))
 
 
+@promise("policy.secret-after-content")
 def test_after_outside_content_and_a_secret_reaching_out_asks():
     """Each alone is fine; the three together are how a secret leaves."""
     memory = FakeRunFacts()

@@ -16,6 +16,7 @@ from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.testing import FakePolicies, fake_ports, fake_run
 from palyra.testing_approvals import FakeApprover
+from tests.promises import promise
 
 OBEYED = [
     ".hg/hgrc", "sub/.hg/hgrc", ".npmrc", "packages/a/.npmrc", ".gdbinit", ".bazelrc", ".cargo/config.toml",
@@ -48,11 +49,13 @@ PLAIN = ["src/x.py", "README.md", "npmrc", "cargo/config.toml", "config.toml", "
          "bundle/config", "code-workspace.md", "run/x.xml", "mvn/extensions.xml", "husky/x"]  # fmt: skip
 
 
+@promise("commands.tool-settings")
 @pytest.mark.parametrize("path", OBEYED)
 def test_a_file_that_others_obey_is_known_by_each_of_its_spellings(path: str):
     assert is_obeyed(path)
 
 
+@promise("commands.tool-settings")
 @pytest.mark.parametrize("path", HIDDEN)
 def test_a_name_that_hides_letters_is_known(path: str):
     assert hides_letters(path)
@@ -87,6 +90,7 @@ def patches(path: str) -> list[str]:
     ]
 
 
+@promise("commands.tool-settings")
 @pytest.mark.parametrize("posture", ["standard", "developer"])
 @pytest.mark.parametrize("path", [".npmrc", "sub/CLAUDE.md", ".hg/hgrc", ".cargo/config.toml", "src/a\u200b.py"])
 def test_writing_such_a_file_asks(path: str, posture: str):
@@ -106,5 +110,6 @@ def test_reading_such_a_file_and_writing_another_do_not():
         assert isinstance(assess("palyra.fs.apply_patch", {"patch": patch}).decision, Allow), patch
 
 
+@promise("commands.tool-settings")
 def test_a_patch_that_cannot_be_read_changes_nothing_and_asks_nobody():
     assert isinstance(assess("palyra.fs.apply_patch", {"patch": "no patch of .npmrc"}).decision, Allow)

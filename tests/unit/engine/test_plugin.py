@@ -35,6 +35,7 @@ from palyra.protocol.wire import outcome_json
 from palyra.testing import LINUX, FakeArtifacts, FakeFetcher, FakePolicies, FakeSecrets, fake_ports, fake_run
 from palyra.testing_guests import DONE, FakeGuests, FakeGuestStorage, FakeSkills
 from palyra.testing_runs import FakeRunFacts
+from tests.promises import promise
 from tests.unit.inside.wasm.guests import ECHO
 
 ALLOWING = {"posture": "developer", "tool_call": {"wasm_runtime": {"allow_inline_modules": True}}}
@@ -235,6 +236,7 @@ def test_storage_is_a_space_of_the_skill_under_the_granted_prefix() -> None:
     assert asked("storage-get", "cache", b"k", ROOTS, guest_storage=storage)[0].number == abi.ABSENT
 
 
+@promise("guest.broken-worker")
 @pytest.mark.parametrize("key", [b"../x", b"/x", b"", b"a//b", b"\xff", b"a\nb", b".."])
 def test_a_worker_that_broke_out_names_no_path_either(key: bytes) -> None:
     storage = FakeGuestStorage()
@@ -248,6 +250,7 @@ def test_a_full_space_is_an_answer() -> None:
     assert (answer.number, outcome.status) == (abi.TOO_LARGE, Status.COMPLETED)
 
 
+@promise("guest.broken-worker")
 def test_a_worker_that_broke_out_cannot_make_more_calls_than_its_plan_has() -> None:
     guests = FakeGuests(asks=(("storage-put", "cache", b"k\0v"),) * 5)
     storage = FakeGuestStorage()
@@ -298,6 +301,7 @@ def test_a_secret_is_read_under_the_tools_own_scope_and_never_comes_out() -> Non
     assert RunLabel.HAS_USED_SECRET in {label for labels in facts.marked.values() for label in labels}
 
 
+@promise("guest.request-hosts")
 def test_a_secret_outside_its_scope_is_not_granted() -> None:
     assert asked("secret-get", "token", b"", READING, secrets=FakeSecrets())[0].number == abi.NOT_GRANTED
 
@@ -329,6 +333,7 @@ def fetch(payload: bytes, fetcher: FakeFetcher, **ports: Any) -> tuple[HostAnswe
     return asked("http-fetch", "api.test", payload, HTTP, fetcher=fetcher, run=granted_run(), **ports)
 
 
+@promise("guest.request-hosts")
 def test_a_request_goes_to_the_handles_host_with_its_credential_alone() -> None:
     connected = (Connection(host="api.test", port=443, verdict="allowed", bytes_up=5, bytes_down=6),)
     answer = Fetched(
@@ -349,6 +354,7 @@ def test_a_request_goes_to_the_handles_host_with_its_credential_alone() -> None:
     assert outcome.usage.fuel == 7
 
 
+@promise("guest.request-hosts")
 @pytest.mark.parametrize(
     "payload",
     [
@@ -365,6 +371,7 @@ def test_a_request_that_is_not_exactly_one_is_not_sent(payload: bytes) -> None:
     assert fetcher.orders == []
 
 
+@promise("guest.request-hosts")
 @pytest.mark.parametrize("path", ["@evil.test/", "//evil.test/", "/../../x", "/x#@evil.test"])
 def test_a_path_never_changes_the_host(path: str) -> None:
     fetcher = FakeFetcher()
@@ -372,6 +379,7 @@ def test_a_path_never_changes_the_host(path: str) -> None:
     assert {order.url.host for order in fetcher.orders} <= {"api.test"}
 
 
+@promise("guest.request-hosts")
 def test_a_refused_redirect_is_a_failure_to_the_guest_and_stands_in_the_record() -> None:
     denied = (Connection(host="10.0.0.1", port=443, verdict="denied"),)
     fetcher = FakeFetcher(failure=FetchFailed("EGRESS_DENIED", "10.0.0.1 is private.", connections=denied))

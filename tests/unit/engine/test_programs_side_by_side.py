@@ -16,6 +16,7 @@ from palyra.policy.store import load_posture
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.testing import FakePolicies, fake_ports, fake_run
+from tests.promises import promise
 
 NO_RM = """@id("local.no-rm")
 @reason("Nobody deletes files here.")
@@ -56,6 +57,7 @@ BESIDE = [
 ]  # fmt: skip
 
 
+@promise("policy.each-program")
 @pytest.mark.parametrize("line", BESIDE)
 def test_a_forbidden_program_does_not_run_beside_another(line: str):
     plain = line.replace("rm", "stat")
@@ -66,6 +68,7 @@ def test_a_forbidden_program_does_not_run_beside_another(line: str):
     assert Reason.POLICY_DENIED not in reasons(NO_RM, plain)
 
 
+@promise("policy.each-program")
 def test_what_is_forbidden_is_said_of_the_program_that_is():
     assert reasons(NO_RM, BESIDE[0], BESIDE[1], "find . -exec ls {} ';' -exec wc {} ';'") == [
         Reason.POLICY_DENIED, Reason.POLICY_DENIED, None
@@ -86,11 +89,13 @@ def test_a_forbidden_program_between_a_wrapper_and_another_does_not_run():
     assert reasons(NO_RM, *lines, grant=grant) == [None] * 4
 
 
+@promise("policy.each-program")
 def test_a_permit_of_one_program_permits_no_other_beside_it():
     facts = reasons(ONLY_LS, "find . -exec ls {} ';'", "find . -exec ls {} ';' -exec cat {} ';'", posture="locked")
     assert facts == [None, Reason.POLICY_DENIED]
 
 
+@promise("policy.each-program")
 @pytest.mark.parametrize(
     "line",
     [

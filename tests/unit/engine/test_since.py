@@ -24,6 +24,7 @@ from palyra.protocol.registry import make_registry
 from palyra.testing import FakeClock, FakeExecutor, FakeLook, FakePolicies, fake_ports, fake_run
 from palyra.testing_approvals import FakeApprover
 from palyra.testing_runs import FakeRunFacts
+from tests.promises import promise
 
 REGISTRY = make_registry(BUILTIN_TOOLS)
 OTHERS = load_posture("standard", {"a.cedar": '@id("local.no") forbid (principal, action, resource);'})
@@ -78,6 +79,7 @@ def test_a_call_that_waited_into_an_hour_without_permission_does_not_begin():
     assert len(ports.executor.plans) == 1
 
 
+@promise("policy.secret-after-content")
 def test_a_call_sent_together_with_one_that_uses_a_secret_is_decided_again_in_its_turn():
     """It was allowed before the secret was used, waited behind that call, and would have carried it out."""
     memory = FakeRunFacts(facts=RunFacts(labels=frozenset({RunLabel.HAS_RECEIVED_OUTSIDE_CONTENT})))
@@ -124,6 +126,7 @@ def run_behind(first: str, second: str, look: ChangingLook, **given: Any) -> tup
     return asyncio.run(together()), ports
 
 
+@promise("calls.queued-reassessment")
 def test_a_call_that_waited_is_judged_by_what_the_disk_says_in_its_turn():
     """`git add` queued behind `find -exec cp g .git` ran the filter that the first call had put there."""
     (first, second), ports = run_behind("cp -r g .git", "git add x", ChangingLook())
@@ -132,6 +135,7 @@ def test_a_call_that_waited_is_judged_by_what_the_disk_says_in_its_turn():
     assert len(ports.executor.plans) == 1
 
 
+@promise("calls.queued-reassessment")
 def test_a_call_that_waited_runs_on_the_terms_of_its_turn():
     """With interpreters granted it goes on, as the code that it has become."""
     (first, second), ports = run_behind(
@@ -140,6 +144,7 @@ def test_a_call_that_waited_runs_on_the_terms_of_its_turn():
     assert (first.success, second.success, len(ports.executor.plans)) == (True, True, 2)
 
 
+@promise("calls.queued-reassessment")
 def test_a_call_that_did_not_wait_is_judged_again_too_where_a_writer_ended_beside_it():
     """It was assessed while the writer ran, and came to its turn just after that one's end."""
     look = ChangingLook()
@@ -168,6 +173,7 @@ def test_a_call_that_did_not_wait_is_judged_again_too_where_a_writer_ended_besid
     assert ports.executor.plans == []
 
 
+@promise("calls.queued-reassessment")
 def test_a_call_that_would_now_touch_more_than_it_waited_for_waits_once_more():
     """A reading program became a script of the agent's behind a writer: it goes alone."""
     look = FakeLook()
@@ -197,6 +203,7 @@ def test_a_call_that_would_now_touch_more_than_it_waited_for_waits_once_more():
     assert seen == [1, 1, 1]
 
 
+@promise("calls.queued-reassessment")
 def test_an_approval_of_what_a_call_would_have_done_does_not_cover_what_it_would_do_now():
     text = """@id("local.ask") forbid (principal, action, resource) when { context.program == "git" }
     unless { context.approved };"""

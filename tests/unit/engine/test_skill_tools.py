@@ -22,6 +22,7 @@ from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import RegisteredTool, make_registry
 from palyra.testing import fake_ports, fake_run
 from palyra.testing_guests import FakeGuests, FakeSkills
+from tests.promises import promise
 
 INPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
 TOOL = SkillTool(
@@ -124,6 +125,7 @@ def test_policies_see_a_guest_and_never_its_arguments_as_if_they_were_palyras() 
     assert dict(trip.cedar.input) == {"tool_id": "acme.count"}
 
 
+@promise("skills.required-approval")
 def test_a_tool_whose_manifest_wants_a_person_asks_one_by_either_name() -> None:
     wanted = replace(TOOL, sensitive=True)
     engine = engine_of(tool=wanted, spec=replace(SPEC, sensitive=True))

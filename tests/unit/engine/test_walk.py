@@ -20,6 +20,7 @@ from palyra.protocol.registry import make_registry
 from palyra.protocol.wire import outcome_json
 from palyra.signing import SigningKey
 from palyra.testing import FakeExecutor, FakeJournal, FakeLook, FakeSecrets, fake_ports, fake_run
+from tests.promises import promise
 
 LS = {"command": "ls", "args": ["-la"]}
 ULID = "01HF7YAT00000000000000CA11"
@@ -125,6 +126,7 @@ def test_a_program_that_is_listed_but_missing_is_told_apart_by_its_policy():
     assert (neither.reason, run_exit_code(neither)) == (Reason.EXECUTABLE_DENIED, 126)
 
 
+@promise("commands.planted-program")
 def test_a_program_the_agent_can_write_is_refused_even_when_listed():
     outcome = call(fake_ports(look=FakeLook(writable=frozenset({"ls"}))))
     assert outcome.reason is Reason.EXECUTABLE_DENIED
@@ -209,6 +211,7 @@ def test_the_same_call_id_and_input_returns_the_first_outcome_and_runs_once():
     assert len(ports.executor.plans) == 1
 
 
+@promise("calls.reused-id")
 @pytest.mark.parametrize("other", [{"arguments": {"command": "pwd"}}, {"run": fake_run(principal="agent:other")}])
 def test_a_call_id_used_for_another_call_tells_nothing_of_the_first(other):
     ports = fake_ports(executor=FakeExecutor(stdout=b"secret listing"))

@@ -18,6 +18,7 @@ from palyra.guard.command import (
     normalise,
     shebang_program,
 )
+from tests.promises import promise
 
 
 def read(line: str) -> Classification:
@@ -41,6 +42,7 @@ def test_a_name_is_known_without_folder_case_ending_and_version(name, known):
     assert normalise(name) == known
 
 
+@promise("commands.interpreters")
 @pytest.mark.parametrize(
     "name",
     """bash sh dash zsh fish ksh csh tcsh busybox cmd powershell pwsh python3 python3.12 pypy3 node nodejs deno bun ruby
@@ -98,6 +100,7 @@ def test_a_wrapper_counts_as_the_plain_program_it_runs(line, effective, also):
     assert (found.effective_program, found.also, found.runs_code) == (effective, also, False)
 
 
+@promise("commands.interpreters")
 @pytest.mark.parametrize(
     ("line", "effective"),
     [
@@ -139,6 +142,7 @@ def test_wrapper_chains_to_an_interpreter_are_seen_through(line, effective):
     assert (found.interpreter, found.runs_code) == (True, True)
 
 
+@promise("commands.interpreters")
 @pytest.mark.parametrize(
     "line",
     [
@@ -282,12 +286,14 @@ def test_any_command_line_is_classified_without_failing(program, args):
     assert bool(found.why) == found.runs_code
 
 
+@promise("commands.interpreters")
 @given(st.lists(st.sampled_from(["env", "nice", "nohup", "setsid", "timeout 5", "xargs", "env -i A=1"]), max_size=6))
 def test_no_chain_of_wrappers_hides_a_shell(chain):
     words = [word for part in chain for word in part.split()] + ["bash", "-c", "id"]
     assert classify(words[0], words[1:]).interpreter
 
 
+@promise("calls.bounded-parsing")
 def test_command_lines_within_command_lines_are_followed_a_bounded_number_of_times():
     """Each -exec begins a line with every later -exec in it: sixty-four were followed for hours, by one call."""
     found = classify("find", ["-exec", "find"] * 64)

@@ -10,6 +10,7 @@ from palyra.config.schema import Config
 from palyra.errors import Reason, Rejected
 from palyra.guard.environ import FIXED, build_environment, is_banned
 from palyra.model.environment import HARMLESS
+from tests.promises import promise
 
 
 def build(caller=(), settable=(), operator=()):
@@ -30,6 +31,7 @@ BASE = (
 )
 
 
+@promise("commands.environment")
 def test_nothing_is_inherited(monkeypatch):
     monkeypatch.setenv("SECRET_OF_THE_ENGINE", "x")
     assert build() == BASE
@@ -59,6 +61,7 @@ def test_whose_a_commit_is_can_be_said_where_it_was_allowed(who, what):
         build({key.lower(): "x"}, (key.lower(),))
 
 
+@promise("commands.environment")
 @pytest.mark.parametrize(
     "key",
     """LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES GCONV_PATH NODE_OPTIONS PYTHONPATH PYTHONSTARTUP
@@ -96,6 +99,7 @@ def test_harmless_keys_are_not_banned(key):
     assert not is_banned(key)
 
 
+@promise("commands.environment")
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=4))
 def test_no_caller_gets_anything_unlisted(caller):
     try:
@@ -115,6 +119,7 @@ def test_a_value_that_is_not_utf8_is_measured_and_passed_on():
     assert dict(given_on)["MODE"] == odd
 
 
+@promise("commands.environment")
 @pytest.mark.parametrize("key", "PATH HOME USER LOGNAME TMPDIR PWD OLDPWD SHELL SHLVL".split())
 def test_no_key_of_the_sandbox_is_anybody_elses(key):
     with pytest.raises(Rejected) as caught:

@@ -7,6 +7,7 @@ import shlex
 import pytest
 
 from palyra.guard.command import Classification, classify
+from tests.promises import promise
 
 SHELLED = """
 tree -H . -L 1 -R
@@ -202,6 +203,7 @@ def lines(text: str) -> list[str]:
     return text.strip().splitlines()
 
 
+@promise("commands.code-options")
 @pytest.mark.parametrize("line", lines(SHELLED))
 def test_a_text_for_a_shell_is_the_shell(line: str) -> None:
     found = read(line)
@@ -209,6 +211,7 @@ def test_a_text_for_a_shell_is_the_shell(line: str) -> None:
     assert found.why
 
 
+@promise("commands.code-options")
 @pytest.mark.parametrize("line", lines(CODE))
 def test_what_loads_a_library_or_a_settings_file_is_code(line: str) -> None:
     found = read(line)
@@ -216,6 +219,7 @@ def test_what_loads_a_library_or_a_settings_file_is_code(line: str) -> None:
     assert found.why
 
 
+@promise("commands.code-options")
 @pytest.mark.parametrize("line", lines(STARTED))
 def test_a_program_that_an_option_names_must_be_allowed_like_any_other(line: str) -> None:
     found = read(line)

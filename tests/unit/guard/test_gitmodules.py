@@ -8,6 +8,7 @@ import pytest
 
 from palyra.guard.gitmodules import copied_settings
 from palyra.model.sights import WorkspaceSight
+from tests.promises import promise
 
 TOP, MODULES = "/w/.git/config", ("/w/.git/modules/a/config", "/w/.git/modules/a/modules/b/config")
 OTHERS = ("/w/.git/hooks", "/w/.git/modules/a/hooks", "/w/.git/modules/config", "/w/.github", "/w/sub/.git/config")
@@ -55,6 +56,7 @@ def test_every_other_call_finds_them_closed(line: str) -> None:
     assert copied(line) == ()
 
 
+@promise("git.copied-settings-bounded")
 @pytest.mark.parametrize("text", ["git submodule ", "git ", " submodule ", "git  submodule  ", "git submodule;"])
 def test_long_code_keeps_nobody_waiting(text: str) -> None:
     """Of a call that is refused, too: every word was tried with every other, and 4 KB took more than a second."""

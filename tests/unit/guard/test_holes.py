@@ -18,6 +18,7 @@ from palyra.guard.look_links import MAX_FOLDERS, MAX_STEPS, Allowance
 from palyra.guard.paths import candidates
 from palyra.model.call import OperatorGrant
 from palyra.model.sights import ExecutableSight, LookRequest, PathSight, Sights, WorkspaceSight
+from tests.promises import promise
 
 
 def runs_code(*words: str) -> bool:
@@ -102,6 +103,7 @@ def test_names_that_could_be_something_else_than_a_file_are_code(line):
 # ── git ──────────────────────────────────────────────────────────────────────
 
 
+@promise("git.agent-code")
 @pytest.mark.parametrize(
     "line",
     [
@@ -137,6 +139,7 @@ def test_git_stays_usable_at_the_top_of_the_workspace(line):
     assert not runs_code("git", *line.split())
 
 
+@promise("git.agent-code")
 @pytest.mark.parametrize("words", [("env", "-C", "sub", "git", "status"), ("find", ".", "-execdir", "git", "log", ";")])
 def test_no_wrapper_leads_git_into_another_repository(words):
     assert runs_code(*words)
@@ -308,6 +311,7 @@ def appeared(ws: Path) -> tuple[str, ...]:
     return Looker(home="", state_home="").appeared(WorkspaceSight(path=str(ws)))
 
 
+@promise("workspace.new-guarded-names")
 @pytest.mark.parametrize("target", [".", "sub/..", "/proc/self/cwd/sub", "/proc/thread-self/cwd", "/dev/fd/../cwd/sub"])
 def test_a_link_that_closes_nothing_and_leads_back_into_the_workspace_is_told(tmp_path: Path, target: str) -> None:
     """`.claude -> .` makes settings of a plain file at the top, and nobody was told that there are any now."""
@@ -322,6 +326,7 @@ def test_a_link_that_closes_nothing_and_leads_back_into_the_workspace_is_told(tm
     assert Looker(home="", state_home="")._look_at_workspace(str(ws)).problem == ""
 
 
+@promise("workspace.new-guarded-names")
 def test_a_hook_does_not_go_untold_among_a_crowd_of_env_files(ws: Path) -> None:
     """Each of them was followed first, until no steps were left; and all of them stood in the outcome, five megabytes
     that no quota of output had counted."""
@@ -336,6 +341,7 @@ def test_a_hook_does_not_go_untold_among_a_crowd_of_env_files(ws: Path) -> None:
     assert any(line.startswith("…") for line in told)
 
 
+@promise("workspace.new-guarded-names")
 def test_a_hook_does_not_go_untold_in_a_folder_with_too_many_names(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Allowance, "__init__", few_entries(Allowance.__init__))
     for place in (ws, ws / ".git"):
@@ -402,6 +408,7 @@ def test_other_programs_and_other_variables_stay_usable(words: str) -> None:
     assert not runs_code(*shlex.split(words))
 
 
+@promise("git.agent-code")
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -18,6 +18,7 @@ from palyra.guard import look_guarded, look_links
 from palyra.guard.look import ChildIdentity, Looker
 from palyra.guard.paths import candidates
 from palyra.model.sights import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -72,6 +73,7 @@ def test_a_bare_word_that_names_nothing_is_no_path(looker, ws):
     assert look(looker, ws, "status").paths == ()
 
 
+@promise("commands.outside-paths")
 def test_a_link_out_of_the_workspace_is_followed(looker, ws):
     (ws / "link").symlink_to("/etc/passwd")
     assert ends(look(looker, ws, "link")) == [("/etc/passwd", True)]
@@ -91,6 +93,7 @@ def test_a_link_to_a_folder_in_the_middle_is_followed(looker, ws, tmp_path):
     ]
 
 
+@promise("commands.outside-paths")
 def test_a_chain_of_links_is_followed(looker, ws):
     (ws / "a").symlink_to("b")
     (ws / "b").symlink_to("sub/c")
@@ -150,6 +153,7 @@ def test_any_request_is_looked_at_without_failing(looker, ws, text, cwd, command
         assert ".." not in sight.resolved.split("/")
 
 
+@promise("commands.outside-paths")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.lists(st.sampled_from(["..", ".", "", "sub", "file", "in", "out", "loop", "no"]), max_size=7))
 def test_following_agrees_with_the_system(looker, ws, parts):
@@ -301,6 +305,7 @@ OPEN = {".git/hooks", ".git/modules/m/hooks", ".github", "lib/.git/hooks", "deep
 BELOW = {"deep/lib/.git/hooks"}
 
 
+@promise("workspace.removed-rights")
 @pytest.mark.parametrize(
     ("place", "closed"),
     [
@@ -322,6 +327,7 @@ def test_a_folder_that_cannot_be_looked_into_is_closed_itself(own: Path, place: 
     (own / place).chmod(0o700)
 
 
+@promise("workspace.removed-rights")
 @pytest.mark.parametrize("mode", [0o000, 0o300, 0o600])
 def test_nothing_runs_in_a_workspace_that_cannot_be_looked_into(own: Path, mode: int) -> None:
     own.chmod(mode)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from palyra.errors import Reason, Rejected
 from palyra.guard.paths import candidates, inside, is_device, judge_paths, lexical, workspace_problem
 from palyra.model.sights import ExecutableSight, PathCandidate, PathSight, Sights, WorkspaceSight
+from tests.promises import promise
 
 
 def firm(line: str) -> set[str]:
@@ -87,6 +88,7 @@ def test_any_arguments_are_read_without_failing(args, program):
         assert one.text
 
 
+@promise("commands.outside-paths")
 @given(st.sampled_from(["{}", "--x={}", "-f{}", "if={}", "@{}", "a:{}", "a,{}", "file://{}", "--x=a={}"]), st.data())
 def test_no_spelling_hides_a_path_to_the_root(form, data):
     tail = data.draw(st.text(alphabet="abc./", max_size=10))
@@ -133,6 +135,7 @@ def sights(*resolved: str) -> Sights:
     )
 
 
+@promise("commands.outside-paths")
 def test_paths_outside_are_those_that_nothing_makes_readable():
     seen = sights("/w/a", "/etc/shadow", "/usr/share", "/opt/tool/x", "/dev/null", "/tmp/x", "/proc/self/environ", "/")
     assert judge_paths(seen, ("/opt/tool",)) == (
@@ -144,6 +147,7 @@ def test_paths_outside_are_those_that_nothing_makes_readable():
     assert [at for at, _, _ in judge_paths(seen, (), visible=())] == [1, 2, 3, 5, 6, 7]
 
 
+@promise("workspace.system-folders")
 @pytest.mark.parametrize(
     "path",
     """/ /home/me /home /usr /usr/lib /usr/local/bin /etc /etc/x /var /var/lib /root /tmp /dev /proc/1 /sys /opt /bin
@@ -184,6 +188,7 @@ def test_a_name_with_dots_that_looks_like_an_option_counts_where_it_exists():
     assert candidates(["-x..y"])[0] == PathCandidate(argument=0, text="-x..y", must_exist=True)
 
 
+@promise("commands.outside-paths")
 def test_a_word_that_is_a_path_in_one_reading_is_one():
     assert candidates(["a", "a/b", "a"]) == (
         PathCandidate(argument=0, text="a", must_exist=True),

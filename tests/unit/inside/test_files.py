@@ -16,6 +16,7 @@ import pytest
 
 from palyra.inside import beneath, changes, files
 from palyra.inside.beneath import Refused
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -95,6 +96,7 @@ def test_a_huge_file_is_read_in_part_and_has_no_digest(ws: Path):
     assert refusal("read", path="x", start_line=1) == "TOO_LARGE"
 
 
+@promise("workspace.file-tools")
 def test_links_that_stay_inside_are_followed_and_others_are_not(ws: Path):
     (ws / "x").write_text("x")
     (ws / "in").symlink_to("x")
@@ -109,6 +111,7 @@ def test_links_that_stay_inside_are_followed_and_others_are_not(ws: Path):
     ]
 
 
+@promise("workspace.file-tools")
 @pytest.mark.parametrize(
     "path", ["../secret", "a/../../secret", "/etc/passwd", "/proc/self/root/etc/passwd", "..", "x/.."]
 )
@@ -125,6 +128,7 @@ def test_an_absolute_path_within_the_workspace_is_understood_and_a_neighbour_is_
     assert refusal("read", path=str(ws) + "2/x") == "OUTSIDE_WORKSPACE"
 
 
+@promise("workspace.file-tools")
 def test_fifos_devices_and_folders_are_no_files(ws: Path):
     os.mkfifo(ws / "fifo")
     (ws / "folder").mkdir()
@@ -189,6 +193,7 @@ def test_a_folder_swapped_for_a_link_meanwhile_never_leads_out(ws: Path):
     assert seen <= {"inside", "NOT_FOUND", "OUTSIDE_WORKSPACE", "LINK", "NOT_A_FOLDER", "FAILED"}
 
 
+@promise("workspace.file-tools")
 def test_a_write_through_a_swapped_folder_never_lands_outside(ws: Path):
     with swapping(ws):
         for _ in range(600):
@@ -355,6 +360,7 @@ def test_another_name_of_a_file_keeps_the_old_content(ws: Path):
     assert ((ws / "x").read_text(), (ws.parent / "secret").read_text()) == ("new", "outside")
 
 
+@promise("workspace.trusted-names")
 @pytest.mark.parametrize(
     "path",
     [".git/hooks/pre-commit", ".git", "sub/.git/config", ".GIT/config", ".env", ".env.local", ".envrc",
@@ -458,6 +464,7 @@ def test_file_systems_without_exchange_are_served_by_links(ws: Path):
     assert sorted(os.listdir(ws)) == ["x", "y"]
 
 
+@promise("workspace.file-tools")
 @pytest.mark.parametrize(
     ("name", "code"),
     [

@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from palyra.inside import page
+from tests.promises import promise
 
 
 def read(body: bytes, content_type: str = "text/html", **head: Any) -> dict[str, Any]:
@@ -59,6 +60,7 @@ def test_charsets_are_those_of_the_web(body: bytes, content_type: str, text: str
     assert read(body, content_type)["text"] == text
 
 
+@promise("egress.hostile-server")
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "GZIP", "deflate"])
 def test_a_bomb_is_a_cut_text(encoding: str):
     plain = b"0" * (64 << 20)
@@ -94,6 +96,7 @@ def test_a_declaration_nobody_can_read_hides_nothing_after_it(opening: str):
     read(opening.encode(), "text/html")
 
 
+@promise("egress.hostile-server")
 @example(body=b"<![\0")
 @given(body=st.binary(max_size=300) | st.text("<>/&;!-=\"' abpscriptylm\n", max_size=300).map(str.encode))
 def test_any_bytes_of_any_page_are_read(body: bytes):

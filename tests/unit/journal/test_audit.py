@@ -15,6 +15,7 @@ from palyra.journal.merkle import Frontier, leaf_hash, root_of
 from palyra.model.record import Entry, EntryDraft, Owner
 from palyra.signing import NoteSigner, SigningKey
 from tests.journaling import NOW, OWNER, act, intent, result, ulid
+from tests.promises import promise
 
 KEY = SigningKey.from_seed(bytes(range(32)))
 SIGNER = NoteSigner("palyra.local/test", KEY)
@@ -108,6 +109,7 @@ def test_a_result_that_contradicts_its_intent_is_named() -> None:
 # ── rows ─────────────────────────────────────────────────────────────────────
 
 
+@promise("journal.edited-entry")
 @pytest.mark.parametrize("index", range(1, 9))
 def test_an_edited_entry_is_named(index: int) -> None:
     log = sample()
@@ -133,6 +135,7 @@ def test_an_act_whose_subject_is_no_name_is_no_entry() -> None:
     assert found(log.audit()) == [("EDITED", 9), ("FORM", 9)]
 
 
+@promise("journal.edited-entry")
 @pytest.mark.parametrize("index", range(1, 9))
 def test_an_edited_entry_with_its_hash_repaired_is_named(index: int) -> None:
     log = sample()
@@ -140,6 +143,7 @@ def test_an_edited_entry_with_its_hash_repaired_is_named(index: int) -> None:
     assert found(log.audit())[0] == ("TREE", index)
 
 
+@promise("journal.edited-entry")
 @pytest.mark.parametrize("index", range(9))
 def test_a_deleted_entry_is_named(index: int) -> None:
     log = sample()
@@ -173,12 +177,14 @@ def test_a_leaf_hash_of_another_length_is_named() -> None:
     assert found(log.audit())[0] == ("EDITED", 4)
 
 
+@promise("journal.edited-entry")
 def test_two_entries_that_changed_places_are_named() -> None:
     log = sample()
     swap_bodies(log, 3, 5)
     assert {("MOVED", 3), ("MOVED", 5), ("TREE", 3)} <= set(found(log.audit()))
 
 
+@promise("journal.edited-entry")
 def test_an_entry_that_was_copied_over_another_is_named() -> None:
     log = sample()
     log.entries[6] = replace(log.entries[4], index=6)
@@ -197,6 +203,7 @@ def test_an_entry_at_the_last_place_there_is_ends_no_audit() -> None:
     assert ("MISSING", 10) in found(log.audit())
 
 
+@promise("journal.edited-entry")
 def test_an_inserted_entry_is_named() -> None:
     log = sample()
     forged = entry_bytes(intent(ulid(50), RUN), index=5, sequence=4, at_unix_ms=NOW)
@@ -224,6 +231,7 @@ def test_bytes_that_are_no_entry_are_named(body: bytes) -> None:
 # ── checkpoints and the head ─────────────────────────────────────────────────
 
 
+@promise("journal.edited-entry")
 def test_a_checkpoint_with_another_root_is_named() -> None:
     log = sample()
     forged = sign_checkpoint(NoteSigner("palyra.local/test", SigningKey.from_seed(bytes(32))), 5, bytes(32))
@@ -269,6 +277,7 @@ def test_a_head_that_was_changed_is_named() -> None:
         assert found(log.audit()) == [("HEAD", None)]
 
 
+@promise("journal.edited-entry")
 def test_a_journal_signed_by_another_key_is_named() -> None:
     log = sample()
     edit(log, 1)
@@ -279,6 +288,7 @@ def test_a_journal_signed_by_another_key_is_named() -> None:
 # ── with outside evidence ────────────────────────────────────────────────────
 
 
+@promise("journal.truncated-tail")
 def test_a_tail_cut_with_its_checkpoints_is_found_by_a_receipt() -> None:
     log = sample()
     receipt = log.checkpoints[-1][1]
@@ -299,6 +309,7 @@ def test_an_old_copy_that_went_on_is_a_fork_to_whoever_holds_a_receipt() -> None
     assert found(log.audit(alive=True, known=(receipt,))) == [("FORK", 9)]
 
 
+@promise("journal.stolen-key")
 def test_a_rewrite_by_the_holder_of_the_key_is_found_by_a_receipt() -> None:
     log = sample()
     receipt = log.checkpoints[4][1]

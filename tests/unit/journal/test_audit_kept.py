@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from palyra.journal.audit_kept import Claim, Deletion, Removals
 from palyra.journal.audit_pruned import ENTRIES_PRUNED, Pruned
+from tests.promises import promise
 
 SMALL = st.integers(0, 6)
 WHOSE = st.sampled_from([None, "agent:a", "agent:b"])
@@ -42,6 +43,7 @@ def covers(deletion: Deletion, claim: Claim) -> bool:
     return before is not None and claim.at_unix_ms < before and deletion.principal in (None, claim.principal)
 
 
+@promise("journal.audit-time")
 @given(deletions=st.lists(DELETIONS, max_size=6), claim=CLAIMS)
 def test_a_claim_is_covered_exactly_where_one_of_the_deletions_covers_it(
     deletions: list[Deletion], claim: Claim
@@ -50,6 +52,7 @@ def test_a_claim_is_covered_exactly_where_one_of_the_deletions_covers_it(
     assert Removals(deletions).cover(claim) is any(covers(deletion, claim) for deletion in deletions)
 
 
+@promise("journal.audit-time")
 @given(starts=st.lists(st.integers(1, 4), max_size=5), asked=st.lists(st.integers(-1, 24), max_size=30))
 def test_a_body_may_be_gone_exactly_where_a_removed_file_had_it(starts: list[int], asked: list[int]) -> None:
     """Of thousands of removed files each is found without looking at the others."""

@@ -10,6 +10,7 @@ from palyra.errors import TrustError
 from palyra.journal.checkpoint import MAX_SIZE, open_checkpoint, parse_checkpoint, sign_checkpoint
 from palyra.model.record import Checkpoint
 from palyra.signing import NoteSigner, NoteVerifier, SigningKey
+from tests.promises import promise
 
 KEY = SigningKey.from_seed(bytes(range(32)))
 SIGNER = NoteSigner("palyra.local/0123456789abcdef", KEY)
@@ -74,6 +75,7 @@ def test_carriage_returns_are_refused() -> None:
             parse_checkpoint(changed)
 
 
+@promise("journal.replaced-key")
 def test_another_key_under_the_same_origin_is_refused() -> None:
     other = NoteSigner(SIGNER.verifier.name, SigningKey.from_seed(bytes(range(1, 33))))
     with pytest.raises(TrustError):

@@ -18,8 +18,10 @@ from palyra.journal.commitments import (
     seal_salt,
     seal_salts,
 )
+from tests.promises import promise
 
 
+@promise("journal.salted-commitments")
 def test_a_commitment_cannot_be_guessed_without_its_salt() -> None:
     pins = {sha256_hex(b"%04d" % pin) for pin in range(10000)}
     assert commit_value("pin", b"1234", bytes([9]) * 32).mac not in pins

@@ -12,6 +12,7 @@ from palyra.journal.checkpoint import sign_head
 from palyra.journal.export import MAX_SELECTED, Shown, check_lines, export_lines, selection_lines
 from palyra.journal.merkle import Frontier
 from palyra.signing import NoteSigner, NoteVerifier, SigningKey
+from tests.promises import promise
 from tests.unit.journal.evidence import Evidence, make_evidence
 
 
@@ -95,6 +96,7 @@ CHANGES: list[Callable[[list[bytes]], list[bytes]]] = [
 ]
 
 
+@promise("journal.edited-evidence")
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_export_that_was_edited_does_not_verify(
     evidence: Evidence, change: Callable[[list[bytes]], list[bytes]]
@@ -114,6 +116,7 @@ SELECTED: list[Callable[[list[bytes]], list[bytes]]] = [
 ]
 
 
+@promise("journal.edited-evidence")
 @pytest.mark.parametrize("change", SELECTED)
 def test_a_selection_that_was_edited_does_not_verify(
     evidence: Evidence, change: Callable[[list[bytes]], list[bytes]]
@@ -121,6 +124,7 @@ def test_a_selection_that_was_edited_does_not_verify(
     assert check(change(chosen(evidence)), evidence.writer.home.verifier) != []
 
 
+@promise("journal.replaced-key")
 def test_an_export_by_another_key_of_the_same_origin_does_not_verify(evidence: Evidence) -> None:
     other = NoteSigner(evidence.writer.home.origin, SigningKey.generate()).verifier
     assert check(whole(evidence), other) == check(chosen(evidence), other) == ["EXPORT"]

@@ -20,6 +20,7 @@ from palyra.model.record import Owner, RunSpec
 from palyra.state.writer import Writer
 from palyra.wiring.processes import ProcessRecords
 from tests.journaling import closing, opening, run_spec, ulid
+from tests.promises import promise
 from tests.stores import audit, open_writer, tampering
 from tests.unit.launch.orders import make_order, make_process
 
@@ -54,6 +55,7 @@ def found(writer: Writer) -> list[str]:
     return [one.detail for one in audit(writer.home, alive=True).findings]
 
 
+@promise("journal.held-budget")
 def test_what_calls_hold_is_what_their_intents_say(writer):
     run, shared, free = spec(), spec(most=UNLIMITED, quota=SHARED), spec(most=UNLIMITED)
     calls = [(one, begin(writer, one)) for one in (run, shared, free)]
@@ -73,6 +75,7 @@ EDITS = {
 }
 
 
+@promise("journal.held-budget")
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_budget_that_somebody_raised_by_what_calls_hold_is_found(writer, edit):
     begin(writer, spec())
@@ -84,6 +87,7 @@ def test_a_budget_that_somebody_raised_by_what_calls_hold_is_found(writer, edit)
     assert "of a budget" in detail
 
 
+@promise("journal.held-budget")
 def test_an_interrupted_call_that_somebody_made_to_cost_nothing_is_found_for_good(writer):
     run = spec()
     call_id = begin(writer, run)
@@ -134,6 +138,7 @@ def test_a_process_that_ended_before_its_call_holds_nothing(writer):
     assert found(writer) == []
 
 
+@promise("journal.held-budget")
 def test_what_a_background_process_holds_cannot_be_taken_away_unseen(writer):
     process = leave_running(writer, spec())
     with tampering(writer.home) as other:
@@ -161,6 +166,7 @@ def test_what_an_older_version_holds_is_no_finding(writer):
 # ── the day ──
 
 
+@promise("journal.held-budget")
 @pytest.mark.parametrize("is_refused", [False, True], ids=["a call", "a refusal"])
 def test_a_run_that_somebody_moved_to_another_day_is_found(writer, is_refused):
     """What its principal's runs share is counted by the day that each began."""

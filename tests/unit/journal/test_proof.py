@@ -16,6 +16,7 @@ from palyra.journal.merkle import leaf_hash
 from palyra.journal.proof import check_proof, make_proof
 from palyra.journal.tree import Tree
 from palyra.signing import NoteSigner, SigningKey
+from tests.promises import promise
 from tests.unit.journal.evidence import Evidence, make_evidence
 
 
@@ -71,6 +72,7 @@ CHANGES: list[Callable[[dict[str, Any]], object]] = [
 ]
 
 
+@promise("journal.edited-evidence")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_proof_that_was_touched_does_not_hold(evidence: Evidence, change: Callable[[dict[str, Any]], object]) -> None:
     proof = proof_of(evidence, evidence.calls[0])
@@ -78,11 +80,13 @@ def test_a_proof_that_was_touched_does_not_hold(evidence: Evidence, change: Call
     assert [finding.code for finding in check_proof(proof, evidence.writer.home.verifier)] == ["PROOF"]
 
 
+@promise("journal.edited-evidence")
 def test_another_key_under_the_same_origin_proves_nothing(evidence: Evidence) -> None:
     signer = NoteSigner(evidence.writer.home.origin, SigningKey.generate())
     assert check_proof(proof_of(evidence, evidence.calls[0]), signer.verifier) != ()
 
 
+@promise("journal.edited-evidence")
 def test_no_proof_is_made_of_leaf_hashes_that_were_edited(evidence: Evidence) -> None:
     rows = evidence.writer.rows
 

@@ -26,6 +26,7 @@ from palyra.state.schema import PAGE_BYTES
 from palyra.state.sharing import TURNS_TO_GATHER
 from palyra.state.writer import Writer
 from tests.journaling import NOW, OWNER, attested, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.promises import promise
 from tests.stores import on_sqlite, open_writer, snapshot, tampering
 
 RUN = run_spec(ulid())
@@ -422,6 +423,7 @@ def test_an_intent_edited_together_with_its_leaf_hash_is_not_proven(journal: tup
     assert asyncio.run(intents()) == []
 
 
+@promise("journal.closed-once")
 @pytest.mark.parametrize(
     "hides", [None, "UPDATE entries SET body = x'00' WHERE idx = 1", "UPDATE entries SET body = NULL"]
 )
@@ -492,6 +494,7 @@ def test_a_damaged_database_is_a_finding_or_a_refusal_and_never_a_crash(home: Pa
     assert page > 20
 
 
+@promise("journal.unreadable-values")
 @on_sqlite
 @pytest.mark.parametrize(
     "change",

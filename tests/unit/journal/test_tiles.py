@@ -8,6 +8,7 @@ from palyra.errors import StateError, TrustError
 from palyra.journal.chain import act_draft, entry_bytes
 from palyra.journal.merkle import HASH_BYTES, Frontier, consistency_proof, inclusion_proof, leaf_hash, root_of
 from palyra.journal.tiles import WIDTH, Read, check_hash_tiles, make_tiles, read_bodies, tile_path
+from tests.promises import promise
 
 BODIES = [b"%d" % number * (number % 7 + 1) for number in range(66_000)]
 
@@ -79,6 +80,7 @@ def test_entries_and_hashes_come_back(size: int) -> None:
     assert tree.range_root(0, size) == root_of(leaves)
 
 
+@promise("journal.publishable-tiles")
 @pytest.mark.parametrize("text", ["w", "é"])
 def test_no_length_that_somebody_chooses_for_an_entry_keeps_a_journal_from_being_published(text: str) -> None:
     """65536 bytes were an entry, and two bytes count no more than 65535."""

@@ -9,6 +9,7 @@ import pytest
 
 from palyra.errors import StateError
 from palyra.launch.artefacts import ArtefactCache
+from tests.promises import promise
 
 NAME = "ab" * 32
 
@@ -24,11 +25,13 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert only_file(tmp_path / "cache").stat().st_mode & 0o077 == 0
 
 
+@promise("guest.compile-cache")
 def test_another_version_or_processor_finds_nothing(tmp_path: Path) -> None:
     ArtefactCache(tmp_path, meaning="x").write(NAME, b"native code")
     assert ArtefactCache(tmp_path, meaning="y").read(NAME) is None
 
 
+@promise("guest.compile-cache")
 @pytest.mark.parametrize("at", [0, 31, 32, 40])
 def test_a_patched_file_is_refused_and_taken_away(tmp_path: Path, at: int) -> None:
     cache = ArtefactCache(tmp_path, meaning="x")
@@ -43,6 +46,7 @@ def test_a_patched_file_is_refused_and_taken_away(tmp_path: Path, at: int) -> No
     assert cache.read(NAME) == b"native code"
 
 
+@promise("guest.compile-cache")
 def test_one_modules_file_does_not_pass_for_anothers(tmp_path: Path) -> None:
     cache = ArtefactCache(tmp_path, meaning="x")
     cache.write(NAME, b"native code")
@@ -51,6 +55,7 @@ def test_one_modules_file_does_not_pass_for_anothers(tmp_path: Path) -> None:
     assert cache.read("cd" * 32) is None
 
 
+@promise("guest.compile-cache")
 def test_a_file_under_another_key_is_refused(tmp_path: Path) -> None:
     cache = ArtefactCache(tmp_path / "mine", meaning="x")
     cache.write("cd" * 32, b"")
@@ -62,6 +67,7 @@ def test_a_file_under_another_key_is_refused(tmp_path: Path) -> None:
     assert cache.read(NAME) is None
 
 
+@promise("guest.compile-cache")
 @pytest.mark.parametrize("damage", ["link", "open to others", "fifo", "cut"])
 def test_what_others_could_have_put_there_is_not_read(tmp_path: Path, damage: str) -> None:
     cache = ArtefactCache(tmp_path, meaning="x")

@@ -25,6 +25,7 @@ from palyra.model.outcome import Execution, Status, StreamName, Usage
 from palyra.model.process import BackgroundProcess, Lifetime, NotStarted, ProcessOwner, ProcessStatus
 from palyra.model.record import Owner
 from tests.journaling import ulid
+from tests.promises import promise
 from tests.unit.launch.orders import KEEPER, make_order, make_process
 from tests.unit.sandbox.jobs import make_host
 
@@ -203,6 +204,7 @@ def test_the_bound_holds_for_starts_at_once(tmp_path, monkeypatch):
     play(tmp_path, monkeypatch, story)
 
 
+@promise("daemon.reserved-capacity")
 def test_a_principal_does_not_keep_others_from_starting_with_however_many_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(background, "MAX_EACH", 2)
 

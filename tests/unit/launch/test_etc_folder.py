@@ -19,6 +19,7 @@ from palyra.launch.held import Template
 from palyra.launch.host_files import is_unchanged
 from palyra.model.plan import Hole, Word
 from palyra.sandbox import etc_words
+from tests.promises import promise
 from tests.unit.sandbox.jobs import make_host
 
 OLD_NS = time.time_ns() - 3600 * 1_000_000_000
@@ -334,6 +335,7 @@ def hide_top(etc: Path) -> None:
     (etc / "certs").chmod(0o750)
 
 
+@promise("fs-isolated.copied-etc")
 @pytest.mark.parametrize("hide", [hide_file, hide_folder, hide_top])
 def test_a_file_that_root_may_read_and_a_program_may_not_is_not_copied_for_it(
     hide: Callable[[Path], None], etc: Path, tmp_path: Path

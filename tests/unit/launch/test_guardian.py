@@ -20,6 +20,7 @@ from palyra.model.plan import LandlockRules
 from palyra.sandbox.probe_kernel import try_landlock
 from tests.children import child_environ
 from tests.keeping import command_line, processes_with, wait_for
+from tests.promises import promise
 
 ABI = try_landlock()
 needs_scopes = pytest.mark.skipif(ABI < 6, reason="this kernel's Landlock does not scope signals")
@@ -72,6 +73,7 @@ def guardians_of(pid: int) -> list[int]:
     return [child for child in processes_with(SCRIPT) if _os.parent(child) == pid]
 
 
+@promise("sandbox.killed-engine")
 @needs_scopes
 @pytest.mark.parametrize("how", ["alone", "forks"])
 def test_kill_9_of_an_engine_ends_its_plain_children_and_their_double_forks(
@@ -125,6 +127,7 @@ def spawn(place: Path, line: str, out: int) -> None:
     os.waitpid(confined.pid, 0)
 
 
+@promise("sandbox.killed-engine")
 @needs_scopes
 def test_a_program_cannot_signal_it_may_move_files_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()

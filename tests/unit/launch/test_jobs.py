@@ -17,6 +17,7 @@ import pytest
 from palyra import inside
 from palyra.launch import jobs as module
 from palyra.launch.jobs import Jobs
+from tests.promises import promise
 
 PROGRAM = """
 import json, os, sys
@@ -67,6 +68,7 @@ def gone(pid: int) -> bool:
     return False
 
 
+@promise("sandbox.zygote-unreachable")
 def test_a_job_gets_its_words_and_no_descriptor_beside_its_own(folder: Path) -> None:
     secret, leak = os.pipe()
     os.set_inheritable(leak, True)
@@ -84,6 +86,7 @@ def test_a_job_gets_its_words_and_no_descriptor_beside_its_own(folder: Path) -> 
     os.close(leak)
 
 
+@promise("sandbox.zygote-unreachable")
 @pytest.mark.parametrize("how", ["fail", "die"])
 @pytest.mark.parametrize("directly", [False, True])
 def test_a_job_that_breaks_off_is_no_success(
@@ -101,6 +104,7 @@ def test_a_job_that_breaks_off_is_no_success(
     asyncio.run(story())
 
 
+@promise("sandbox.zygote-unreachable")
 def test_an_unknown_job_fails_and_the_zygote_lives_on(folder: Path) -> None:
     async def story() -> None:
         jobs = Jobs()
@@ -114,6 +118,7 @@ def test_an_unknown_job_fails_and_the_zygote_lives_on(folder: Path) -> None:
     asyncio.run(story())
 
 
+@promise("sandbox.zygote-unreachable")
 def test_a_zygote_that_was_killed_is_replaced(folder: Path) -> None:
     async def story() -> None:
         jobs = Jobs()

@@ -15,6 +15,7 @@ from palyra.launch.ringlog import RingLog, prune_logs, read_log
 from palyra.model.outcome import StreamName
 from palyra.model.process import LogChunk, LogPage
 from tests.journaling import ulid
+from tests.promises import promise
 
 OUT, ERR = StreamName.STDOUT, StreamName.STDERR
 
@@ -68,6 +69,7 @@ def test_the_oldest_is_dropped_and_the_reader_learns_how_much(tmp_path):
     assert sum(file.stat().st_size for file in (tmp_path / "log").glob("[0-9]*")) <= 100
 
 
+@promise("sandbox.cleanup-time")
 def test_a_program_that_writes_byte_by_byte_makes_no_page_of_its_log_costly(tmp_path, monkeypatch):
     """Every page looks through one or two files, in the loop that serves everybody: it was half a second's work."""
     monkeypatch.setattr(module, "RECORDS", 50)
@@ -196,6 +198,7 @@ def test_only_the_newest_logs_are_kept_and_never_one_that_is_in_use_removed(tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([ids[0], ids[4], ids[5], "keeper.log"])
 
 
+@promise("daemon.reserved-capacity")
 def test_hundreds_of_short_processes_push_out_no_log_of_who_has_fewer(tmp_path):
     names = [ulid(number) for number in range(1, 13)]
     for number, name in enumerate(names):

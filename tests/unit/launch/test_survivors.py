@@ -10,6 +10,7 @@ import pytest
 
 from palyra.launch.survivors import kill_survivor, open_exactly, start_ticks
 from tests.keeping import processes_with, wait_for
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ async def kill_all() -> None:
         await kill_survivor(pid, start_ticks(pid) or 0)
 
 
+@promise("calls.reused-pid")
 def test_a_process_with_another_start_time_is_a_stranger_and_is_left_alone(child):
     """The pid was reused: the number fits, the start time does not."""
     ticks = start_ticks(child.pid)

@@ -8,6 +8,9 @@ import mcp_types as types
 import pytest
 
 from palyra.mcp.strict_messages import check_message, too_long
+from tests.promises import promise
+
+pytestmark = promise("mcp.ambiguous-messages")
 
 CALL = '"jsonrpc": "2.0", "id": 7, "method": "tools/call"'
 DEEP = "[" * 40 + "]" * 40

@@ -7,8 +7,10 @@ import unicodedata
 import pytest
 
 from palyra.model.visible import spell_spaces, visible, visible_line
+from tests.promises import promise
 
 
+@promise("approvals.shown-whole")
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -27,6 +29,7 @@ def test_what_no_font_draws_is_spelled_out(text, shown):
     assert visible(text) == shown
 
 
+@promise("approvals.shown-whole")
 def test_a_heap_of_marks_does_not_cover_the_lines_around_it():
     shown = visible("a" + "\u0336" * 300)
     assert (shown.count("\u0336"), shown.count("\\u0336")) == (4, 296)
@@ -39,14 +42,17 @@ def test_languages_signs_and_spaces_stay_as_they_are(text):
     assert visible(text) == text
 
 
+@promise("approvals.shown-whole")
 def test_in_a_word_a_space_of_another_kind_is_told_from_one():
     assert spell_spaces("rm\u00a0-rf\u3000x y") == "rm\\xa0-rf\\u3000x y"
 
 
+@promise("approvals.shown-whole")
 def test_no_line_is_forged():
     assert visible_line("a\nb\tc\r") == "a\\x0ab\\x09c\\x0d"
 
 
+@promise("approvals.shown-whole")
 def test_every_character_that_is_default_ignorable_is_spelled_out():
     """Those of the standard's list that are assigned, and its reserved ranges."""
     ranges = (

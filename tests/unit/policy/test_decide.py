@@ -16,6 +16,7 @@ from palyra.policy.bundle import PolicyBundle, load_bundle
 from palyra.policy.decide import decide, verdict_of
 from palyra.policy.examples import ordinary_request
 from palyra.policy.store import read_posture
+from tests.promises import promise
 
 SCHEMA = read_posture("standard")["schema.cedarschema"]
 PERMIT = '@id("permit.all") permit (principal, action, resource);\n'
@@ -176,6 +177,7 @@ def assert_error(decision: object, *words: str) -> None:
     assert all(word in decision.message for word in words), decision.message
 
 
+@promise("policy.failing-forbid")
 def test_a_forbid_that_fails_to_evaluate_denies():
     """Cedar skips it and says allow."""
     bundle = load(
@@ -192,6 +194,7 @@ def test_an_unknown_principal_or_tool_denies():
     assert_error(decide(bundle, replace(ordinary_request(), groups=())), "palyra.process.run is not a known tool")
 
 
+@promise("policy.entity-text")
 def test_text_that_looks_like_an_entity_stays_text():
     bundle = load(
         '@id("p") permit (principal, action, resource)'

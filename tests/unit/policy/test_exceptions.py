@@ -26,6 +26,9 @@ from palyra.policy.request import EXECUTE_UNSANDBOXED, INLINE, Request
 from palyra.policy.scan import find_policies
 from palyra.policy.store import load_posture
 from palyra.protocol.catalog import BUILTIN_TOOLS
+from tests.promises import promise
+
+pytestmark = promise("policy.exception-scope")
 
 STANDARD, LOCKED = load_posture("standard"), load_posture("locked")
 NAMES = tuple(f"allow.01ARZ3NDEKTSV4RRFFQ69G5FA{end}" for end in "VWX")

@@ -15,6 +15,7 @@ from palyra.policy.examples import ordinary_request
 from palyra.policy.inputs import INPUTS, read_input
 from palyra.policy.store import read_posture
 from palyra.protocol.catalog import BUILTIN_TOOLS
+from tests.promises import promise
 
 DOCS_ONLY = """
 @id("p") permit (principal, action, resource);
@@ -40,6 +41,7 @@ def test_a_policy_can_look_at_a_path():
     assert isinstance(decide(bundle, asked()), Deny)
 
 
+@promise("policy.normal-paths")
 @pytest.mark.parametrize("path", ["docs/../secret", "docs/./../../x", "./docs/../secret", "docs//../secret", "docs/.."])
 def test_a_path_cannot_be_talked_below_a_folder(path: str):
     assert isinstance(decide(load(DOCS_ONLY), asked(path=path)), Deny)
@@ -51,6 +53,7 @@ def test_two_slashes_at_the_beginning_are_one_to_a_policy(path: str):
     assert read_input({"path": path, "cwd": path}) == (("cwd", "/srv/x"), ("path", "/srv/x"))
 
 
+@promise("policy.normal-paths")
 @pytest.mark.parametrize(
     ("path", "seen"),
     [

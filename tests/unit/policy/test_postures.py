@@ -15,6 +15,7 @@ from palyra.policy.decide import MISSING_EXECUTABLE, decide
 from palyra.policy.examples import ordinary_request
 from palyra.policy.request import ATTRIBUTES
 from palyra.policy.store import POSTURES, load_posture
+from tests.promises import promise
 
 BUNDLES = {posture: load_posture(posture) for posture in POSTURES}
 CODE_ORDER = ["INTERPRETER_DENIED", "EXECUTABLE_DENIED", "OUTSIDE_WORKSPACE", "EGRESS_DENIED"]
@@ -83,12 +84,14 @@ def test_a_refused_program_names_flag_and_setting():
     )
 
 
+@promise("commands.interpreters")
 @given(facts=any_facts(), principal=PRINCIPALS)
 def test_locked_allows_and_asks_nothing(facts: dict[str, Any], principal: str):
     for tool in ("palyra.process.run", "palyra.echo"):
         assert isinstance(decide(BUNDLES["locked"], ordinary_request(principal, tool, **facts)), Deny)
 
 
+@promise("commands.planted-program")
 @given(facts=any_facts(), principal=PRINCIPALS, posture=st.sampled_from(list(POSTURES)))
 def test_no_posture_runs_what_the_agent_could_have_written_or_what_is_not_there(facts, principal, posture):
     for wall in ({"agent_writable": True}, {"found": False}, {"tier": "unsandboxed"}):
@@ -96,6 +99,7 @@ def test_no_posture_runs_what_the_agent_could_have_written_or_what_is_not_there(
         assert isinstance(decision, Deny)
 
 
+@promise("commands.outside-paths")
 @given(facts=any_facts(), principal=PRINCIPALS, posture=st.sampled_from(list(POSTURES)))
 def test_no_posture_lets_a_call_out_of_the_workspace_or_to_a_host_that_was_not_granted(facts, principal, posture):
     for wall in ({"outside_workspace": True}, {"hosts_denied": 1}):
@@ -103,6 +107,7 @@ def test_no_posture_lets_a_call_out_of_the_workspace_or_to_a_host_that_was_not_g
         assert isinstance(decision, Deny)
 
 
+@promise("commands.interpreters")
 @given(facts=any_facts(), principal=PRINCIPALS)
 def test_standard_runs_code_only_by_the_operators_grant(facts: dict[str, Any], principal: str):
     facts |= {"granted_interpreters": False}
@@ -112,6 +117,7 @@ def test_standard_runs_code_only_by_the_operators_grant(facts: dict[str, Any], p
         assert decision.reason is Reason.INTERPRETER_DENIED
 
 
+@promise("commands.interpreters")
 @given(facts=any_facts(), principal=PRINCIPALS)
 def test_developer_runs_code_only_in_tier_c_with_strict_egress_or_by_grant(facts: dict[str, Any], principal: str):
     decision = decide(BUNDLES["developer"], ordinary_request(principal, **(facts | {"interpreter": True})))

@@ -35,6 +35,7 @@ from palyra.policy.request import (
     roles_of,
 )
 from palyra.policy.store import read_posture
+from tests.promises import promise
 
 SPEC = ToolSpec(
     name="palyra.process.run",
@@ -116,6 +117,7 @@ def test_every_fact_but_the_details_enters():
     assert {f"cap_{capability}" for capability in Capability} <= ATTRIBUTES.keys()
 
 
+@promise("policy.entity-text")
 def test_raw_arguments_never_enter():
     """Cedar reads __entity and __extn in JSON objects as values of other types."""
     hostile = {"__entity": {"type": "User", "id": "root"}, "__extn": {"fn": "ip", "arg": "10.0.0.1"}}

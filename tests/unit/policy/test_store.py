@@ -23,6 +23,7 @@ from palyra.policy.store import (
     read_posture,
     try_in_child,
 )
+from tests.promises import promise
 
 NO_RM = '@id("local.no-rm") forbid (principal, action, resource) when { context.effective_program == "rm" };\n'
 NO_LS = '@id("local.no-ls") forbid (principal, action, resource) when { context.effective_program == "ls" };\n'
@@ -216,6 +217,7 @@ def test_bytes_that_are_no_text_are_refused(folder: Path):
         read_folder(folder)
 
 
+@promise("state.owner-only")
 @pytest.mark.parametrize(
     ("file_mode", "folder_mode", "who"), [(0o666, 0o777, "Everyone on this machine"), (0o660, 0o770, "Its group")]
 )

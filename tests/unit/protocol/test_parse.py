@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from palyra.errors import Reason, Rejected
 from palyra.protocol import parse
 from palyra.protocol.parse import MAX_DEPTH, check_input, parse_input, parse_value
+from tests.promises import promise
 
 CAP = 1 << 20
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text(max_size=20)
@@ -36,6 +37,7 @@ def test_what_was_sent_is_what_is_read(value):
     assert check_input(value, max_bytes=CAP) == value
 
 
+@promise("calls.strict-input")
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_object_or_a_coded_refusal(data):
     try:
@@ -46,6 +48,7 @@ def test_any_bytes_are_an_object_or_a_coded_refusal(data):
     assert value.get("refused", Reason.MALFORMED) is Reason.MALFORMED
 
 
+@promise("calls.strict-input")
 @pytest.mark.parametrize(
     "data",
     [
@@ -59,6 +62,7 @@ def test_malformed_bytes_are_refused(data):
     assert refusal(parse_input, data) is Reason.MALFORMED
 
 
+@promise("calls.strict-input")
 def test_nesting_is_counted_before_a_recursive_parser_sees_it():
     deepest = b'{"a":' * (MAX_DEPTH - 1) + b"{}" + b"}" * (MAX_DEPTH - 1)
     assert parse_input(deepest, max_bytes=CAP)
@@ -71,6 +75,7 @@ def test_brackets_inside_strings_are_not_nesting():
     assert parse_input(json.dumps(value).encode(), max_bytes=CAP) == value
 
 
+@promise("calls.bounded-parsing")
 @pytest.mark.parametrize(
     "data", [b"[" + b"[]," * 50 + b"1]", b"[" + b"{}," * 50 + b"1]", b"[" + b"1," * 100 + b"1]", b'"' * 2000]
 )
@@ -81,6 +86,7 @@ def test_values_are_counted_before_any_is_made(data):
     assert refused.value.reason is Reason.TOO_LARGE
 
 
+@promise("calls.bounded-parsing")
 @pytest.mark.parametrize("beginning", [b'["', b'{"a":"x', b'"\\\\'])
 def test_a_text_that_never_ends_holds_nobody_up(beginning):
     """Eighty kilobytes of quotes behind backslashes took half a minute, a megabyte hours: each was tried as the
@@ -106,12 +112,14 @@ def test_a_mapping_that_is_too_large_is_refused_before_it_is_copied(monkeypatch)
     assert refused.value.reason is Reason.TOO_LARGE
 
 
+@promise("calls.strict-input")
 def test_the_size_is_refused_before_anything_is_parsed():
     with pytest.raises(Rejected) as caught:
         parse_input(b"\xff" * 11, max_bytes=10)
     assert caught.value.reason is Reason.TOO_LARGE
 
 
+@promise("calls.strict-input")
 @pytest.mark.parametrize(
     ("value", "reason"),
     [

@@ -8,6 +8,7 @@ from palyra.errors import Reason, Rejected
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.schema import check_arguments, compile_schema
 from palyra.protocol.schema_cost import cost_of
+from tests.promises import promise
 
 MANY = [0] * 60_000
 
@@ -16,6 +17,7 @@ def listed(items):
     return {"type": "object", "properties": {"a": {"type": "array", **items}}}
 
 
+@promise("skills.schema-cost")
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
@@ -45,6 +47,7 @@ def test_a_small_schema_and_a_large_value_do_not_hold_the_engine_up(schema, valu
     assert refused.value.reason is Reason.BAD_ARGUMENTS
 
 
+@promise("skills.schema-cost")
 def test_a_pattern_that_looks_ahead_has_no_bound_and_is_no_pattern_here():
     with pytest.raises(ValueError, match="not a JSON Schema"):
         compile_schema({"type": "object", "properties": {"s": {"type": "string", "pattern": "(?=(a+)+$)b"}}})

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from palyra.model.outcome import StreamName
 from palyra.redact.both import BothStreams
+from tests.promises import promise
 
 SECRET = b"qz7Kp/x+V9-tok3nLmN&wRs"
 SECRETS = (("FORGE", SECRET),)
@@ -21,6 +22,7 @@ def shown(guess: bytes, before: bytes = b"\n@") -> list[int]:
     return [len(both.feed(OUT, step)) for step in steps]
 
 
+@promise("secrets.guessed-beginning")
 @pytest.mark.parametrize("size", [1, 2, 6, 10, len(SECRET) - 1])
 @pytest.mark.parametrize("filled", [0, 30, 100, 500, 5000])
 def test_a_right_beginning_comes_out_as_late_as_a_wrong_one(size: int, filled: int) -> None:
@@ -30,12 +32,14 @@ def test_a_right_beginning_comes_out_as_late_as_a_wrong_one(size: int, filled: i
     assert shown(right, before) == shown(wrong, before)
 
 
+@promise("secrets.guessed-beginning")
 @given(st.integers(1, len(SECRET) - 1), st.text(alphabet="~^\n #", max_size=300))
 def test_whatever_stands_around_it(size: int, around: str) -> None:
     """The same bytes before the guess and after it, none of which could be of the secret."""
     assert shown(SECRET[:size], around.encode()) == shown(SECRET[: size - 1] + b"\x7f", around.encode())
 
 
+@promise("secrets.guessed-beginning")
 def test_an_end_that_was_cut_off_loses_the_same_whatever_it_was() -> None:
     for text in (b"@" + SECRET[:9], b"@" + SECRET[:8] + b"!", b"nothing of it", b"x" * 1000):
         both = BothStreams(SECRETS, lagging=True)

@@ -10,6 +10,7 @@ from palyra.redact import pem
 from palyra.redact.stream import Redactor
 from palyra.redact.values import redact_text
 from palyra.redact.verdict import CAP
+from tests.promises import promise
 
 LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
 SHOWN = "[redacted:private-key:1]"
@@ -117,6 +118,7 @@ def test_endless_block_on_one_line_is_swallowed():
     assert out + redactor.finish() == b"[redacted:private-key:1]"
 
 
+@promise("secrets.incremental-search")
 @pytest.mark.parametrize("line", [b"\n", b"AB\n", b"MIIEpAIBAAKCAQEA0123\n"])
 def test_a_block_that_comes_byte_by_byte_is_not_followed_from_its_beginning_for_each(
     monkeypatch: pytest.MonkeyPatch, line: bytes

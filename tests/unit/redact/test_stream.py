@@ -17,6 +17,7 @@ from palyra.redact.signs import ASKED_BEFORE_COMPILED
 from palyra.redact.stream import MAX_NUMBERS, Redactor
 from palyra.redact.values import redact_json, redact_text
 from palyra.redact.verdict import CAP, CONTEXT, Detector
+from tests.promises import promise
 
 BODY = "0123456789abcdefghijABCDEFGHIJ012345"
 GITHUB = "ghp_" + BODY
@@ -97,6 +98,7 @@ def split(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(edges)]
 
 
+@promise("secrets.redacted-output")
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=25),
@@ -107,6 +109,7 @@ def test_any_split_gives_the_same_text_and_counts(fragments, cuts):
     assert run(split(data, cuts)) == run([data])
 
 
+@promise("secrets.redacted-output")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=8))
 def test_byte_by_byte_gives_the_same_text_and_counts(fragments):
@@ -174,6 +177,7 @@ def test_a_key_that_is_no_long_word_is_replaced_wherever_a_chunk_ends(text: str,
         assert run([data[at : at + size] for at in range(0, len(data), size)], ())[0] == shown.encode()
 
 
+@promise("secrets.redacted-output")
 def test_secret_split_across_two_writes_is_replaced():
     redactor = Redactor()
     assert redactor.feed(b"token = ghp_01234567") == b"token = "
@@ -193,6 +197,7 @@ def test_line_that_ends_in_a_secrets_first_letter_comes_out_at_once():
     assert Redactor((("x", b"dQ8wr4tt9"),)).feed(b"hello world\n") == b"hello world\n"
 
 
+@promise("secrets.redacted-output")
 def test_only_what_may_become_a_secret_is_held_back():
     redactor = Redactor()
     assert redactor.feed(b"see gh") == b"see "
@@ -235,6 +240,7 @@ def test_numbers_of_placeholders_are_bounded(monkeypatch):
     assert redact_text(" ".join(tokens)) == " ".join(shown)
 
 
+@promise("secrets.redacted-output")
 def test_value_longer_than_the_cap_is_swallowed_whole():
     data = b"x?token=" + b"s" * (CAP * 3) + b"&y=1"
     assert run([data]) == (b"x?token=[redacted:url-query:5]&y=1", {"url-query": 1})
@@ -308,6 +314,7 @@ def test_json_keys_that_become_equal_lose_no_entry():
     assert redact_json(value, SECRETS) == {"[redacted:db:1]": 1, "[redacted:db:1]'": 2}
 
 
+@promise("secrets.linear-time")
 def test_keys_that_all_become_the_same_hold_nobody_up_and_do_not_grow():
     """Beyond the secrets that have numbers every key became one: each was tried from the first on, one sign longer."""
     keys = [f"?pwd={number:x}z" for number in range(MAX_NUMBERS + 4000)]
@@ -317,6 +324,7 @@ def test_keys_that_all_become_the_same_hold_nobody_up_and_do_not_grow():
     assert max(map(len, clean)) < len(f"?pwd=[redacted:url-query:{MAX_NUMBERS + 1}]'99999")
 
 
+@promise("secrets.linear-time")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
@@ -336,6 +344,7 @@ def test_a_text_of_nothing_but_coloured_secrets_costs_linear_time(unit):
     assert time.process_time() - before < 600 * ordinary_cost()
 
 
+@promise("secrets.linear-time")
 @pytest.mark.slow
 def test_codes_that_come_one_by_one_into_what_is_held_back_are_not_all_gone_through_for_each():
     redactor, before = Redactor(), time.process_time()
@@ -391,6 +400,7 @@ def test_what_counts_as_clear_at_a_glance_holds_nothing_to_redact(value):
     assert not values.is_clear(data, SECRETS), "known values are looked for in earnest"
 
 
+@promise("secrets.incremental-search")
 @pytest.mark.parametrize("word", [b"Authorization: ", b"eyJ", b"?token=", b"AKIA", b"Cookie: ", b"x" * 40 + b" ghp_"])
 def test_bytes_that_come_one_by_one_into_what_is_held_back_are_not_searched_with_all_of_it(
     monkeypatch: pytest.MonkeyPatch, word: bytes

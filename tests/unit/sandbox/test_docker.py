@@ -15,6 +15,7 @@ from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.docker import FILTER, NAME, OWNER, ContainerBackend
 from palyra.sandbox.planner import plan_job
 from palyra.sandbox.seccomp_oci import profile
+from tests.promises import promise
 from tests.unit.sandbox.jobs import make_host, make_job
 
 IMAGE = "docker.io/library/debian@sha256:" + "ab" * 32
@@ -160,6 +161,7 @@ def test_without_root_the_user_keeps_its_number() -> None:
     assert values_of(plan(facts("docker", rootless=True)), "--user") == ["0:0"]
 
 
+@promise("fs-isolated.tier-b-root")
 def test_a_container_never_gets_group_0_of_a_workspace_that_is_not_roots() -> None:
     roots_group = WorkspaceSight(path="/srv/project", owner_uid=65534, owner_gid=0)
     assert values_of(plan(workspace=roots_group), "--user") == ["65534:65534"]

@@ -14,6 +14,7 @@ from palyra.sandbox.mounts import (
     is_finished,
     workspace_of,
 )
+from tests.promises import promise
 from tests.unit.sandbox.jobs import make_host, make_job
 
 WS = "/home/alice/my project"
@@ -67,22 +68,26 @@ def test_a_table_as_planned_passes_also_on_a_subvolume() -> None:
     assert first_difference(CLOSED, "\n".join(TABLE)) == ""
 
 
+@promise("fs-isolated.swapped-mount")
 def test_a_folder_swapped_for_a_link_to_a_secret_is_seen() -> None:
     table = changed("91", f"/@home{P[5:]}/.git ", "/@home/alice/.ssh ")
     assert first_difference(CLOSED, table) == f"{WS}/.git shows /@home/alice/.ssh of another place"
 
 
+@promise("fs-isolated.swapped-mount")
 def test_a_folder_swapped_for_one_on_another_device_is_seen() -> None:
     table = changed("91", "254:0", "254:1")
     assert "another place" in first_difference(CLOSED, table)
 
 
+@promise("fs-isolated.swapped-mount")
 @pytest.mark.parametrize("ident", ["91", "92", "93", "94"])
 def test_a_mount_that_landed_elsewhere_is_seen(ident: str) -> None:
     table = "\n".join(line for line in TABLE if not line.startswith(ident))
     assert first_difference(CLOSED, table).endswith("is not covered as planned")
 
 
+@promise("fs-isolated.swapped-mount")
 def test_a_writable_mount_where_a_read_only_one_was_planned_is_seen() -> None:
     assert first_difference(CLOSED, changed("92", "ro,", "rw,")) == f"{WS}/.git/hooks is not read-only"
 
@@ -155,6 +160,7 @@ def test_only_planned_mounts_and_what_comes_along_from_the_host_are_there() -> N
     assert first_stranger(LAUNCHER, "\n".join([*BASE, along, own]), HOST) == ""
 
 
+@promise("fs-isolated.swapped-mount")
 @pytest.mark.parametrize("point", ["/usr/bin", "/usr", "/bin", f"{P}/a", "/etc/ld.so.cache", "/dev/payload"])
 def test_a_mount_too_many_is_seen(point: str) -> None:
     """Somebody else's folder over /usr/bin would be where the shell comes from."""

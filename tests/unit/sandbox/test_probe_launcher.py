@@ -11,6 +11,7 @@ import pytest
 
 from palyra.sandbox import probe_launcher as under_test
 from palyra.sandbox.probe_launcher import Launcher, find_launcher, is_roots_alone, why_passed_over
+from tests.promises import promise
 
 SYSTEMS = next(path for folder in under_test.TOOLS if os.path.isfile(path := f"{folder}/env"))
 
@@ -23,6 +24,7 @@ def plant(folder: Path, name: str = "env") -> Path:
     return planted
 
 
+@promise("commands.planted-launcher")
 def test_a_launcher_planted_on_the_search_path_is_not_what_runs_outside_of_every_sandbox(tmp_path: Path) -> None:
     """The folder may be `node_modules/.bin` of an agent's workspace: it would run as the operator."""
     planted = plant(tmp_path / "bin")
@@ -51,6 +53,7 @@ def test_what_is_roots_own_is_in_reach_of_roots_sandboxes(
 FILE, FOLDER, LINK = stat.S_IFREG | 0o755, stat.S_IFDIR | 0o755, stat.S_IFLNK | 0o777
 
 
+@promise("commands.planted-launcher")
 @pytest.mark.parametrize(
     ("places", "holds"),
     [

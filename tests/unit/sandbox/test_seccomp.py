@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from palyra.sandbox import seccomp as s
+from tests.promises import promise
 from tests.unit.sandbox.filtering import simulate
 
 REFUSE, ABSENT, NO_FAMILY = s.ERRNO | s.EPERM, s.ERRNO | s.ENOSYS, s.ERRNO | s.EAFNOSUPPORT
@@ -27,6 +28,7 @@ def number(machine: str, name: str) -> int | None:
     return {**s.REFUSED, **s.ABSENT, **s.JUDGED}[name][column]
 
 
+@promise("syscall-filter.refused-calls")
 def test_every_listed_call_is_refused(machine: str) -> None:
     verdicts = {name: ask(machine, nr) for name in s.REFUSED if (nr := number(machine, name)) is not None}
     assert set(verdicts.values()) == {REFUSE}
@@ -43,12 +45,14 @@ def test_ordinary_calls_are_allowed(machine: str) -> None:
     assert {ask(machine, nr) for nr in range(s.NEWEST + 1) if nr not in listed} == {s.ALLOW}
 
 
+@promise("syscall-filter.refused-calls")
 def test_calls_that_are_newer_than_the_table_do_not_exist(machine: str) -> None:
     """A new call that keeps its arguments in memory would be a way round every rule here, as clone3 was."""
     newer = (s.NEWEST + 1, 500, 0x3FFF_FFFF, 0x4000_0000, 0x4000_0065, 0xFFFF_FFFF)
     assert {ask(machine, nr) for nr in newer} == {ABSENT}
 
 
+@promise("syscall-filter.refused-calls")
 def test_ptrace_has_no_second_number_on_old_kernels() -> None:
     """Before 5.4 the kernel takes x32's own numbers without its bit: ioctl, ptrace, kexec_load, process_vm_readv …"""
     assert {ask("x86_64", nr) for nr in range(512, 548)} == {ABSENT}
@@ -67,10 +71,12 @@ def test_a_number_is_found_by_halving(machine: str) -> None:
     assert longest(0) <= 26
 
 
+@promise("syscall-filter.namespaces")
 def test_clone3_does_not_exist_so_that_flags_can_be_read(machine: str) -> None:
     assert ask(machine, 435) == ABSENT
 
 
+@promise("syscall-filter.namespaces")
 @pytest.mark.parametrize(
     "flag", [0x80, 0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000]
 )
@@ -88,6 +94,7 @@ def test_threads_and_forks_are_allowed(machine: str) -> None:
     assert {ask(machine, clone, flags) for flags in (0x3D0F00, 0x1200011, 0x4111, 17)} == {s.ALLOW}
 
 
+@promise("syscall-filter.namespaces")
 @pytest.mark.parametrize("call", ["socket", "socketpair"])
 def test_only_three_socket_families_exist(machine: str, call: str) -> None:
     nr = number(machine, call)
@@ -129,6 +136,7 @@ def test_elsewhere_there_is_no_netlink_at_all(machine: str, given: dict[str, boo
     assert verdicts == {NO_FAMILY}
 
 
+@promise("syscall-filter.kernel-modules")
 def test_the_host_loads_no_module_for_a_protocol_that_a_program_asks_for(machine: str) -> None:
     """For SCTP, DCCP or L2TP the kernel starts modprobe, as root, outside of every namespace."""
     nr = number(machine, "socket")
@@ -141,6 +149,7 @@ def test_the_host_loads_no_module_for_a_protocol_that_a_program_asks_for(machine
     assert ask(machine, nr, 1, 1, 1) == s.ALLOW  # PF_UNIX by its own number
 
 
+@promise("syscall-filter.kernel-modules")
 def test_the_host_loads_no_module_for_a_kind_of_socket_that_picks_its_own_protocol(machine: str) -> None:
     """DCCP is kind 6 with no protocol named; SOCK_PACKET of INET is the family of packets under another number."""
     nr = number(machine, "socket")
@@ -171,10 +180,12 @@ def test_where_the_network_is_shared_and_no_domain_helps_only_connected_pairs_of
     assert judge(socket, 16, 3) == NO_FAMILY
 
 
+@promise("syscall-filter.scarce-resources")
 def test_contexts_of_which_the_machine_has_few_cannot_be_taken(machine: str) -> None:
     assert ask(machine, {"x86_64": 206, "aarch64": 0}[machine]) == ABSENT
 
 
+@promise("syscall-filter.terminal-input")
 def test_typing_into_a_terminal_is_refused_with_high_bits_too(machine: str) -> None:
     ioctl = number(machine, "ioctl")
     assert ioctl is not None
@@ -184,6 +195,7 @@ def test_typing_into_a_terminal_is_refused_with_high_bits_too(machine: str) -> N
     assert ask(machine, ioctl, 0x5412, 0x5401) == s.ALLOW  # the descriptor is not the request
 
 
+@promise("syscall-filter.kernel-modules")
 def test_the_host_loads_no_module_for_what_is_asked_of_a_terminal_or_a_socket(machine: str) -> None:
     """A line discipline is loaded by its number, for whoever has a pty; bridges and VLANs for whoever has a socket."""
     ioctl = number(machine, "ioctl")
@@ -193,6 +205,7 @@ def test_the_host_loads_no_module_for_what_is_asked_of_a_terminal_or_a_socket(ma
     assert {ask(machine, ioctl, 3, request) for request in (0x5401, 0x5424, 0x541B, 0x8912, 0x8933)} == {s.ALLOW}
 
 
+@promise("syscall-filter.leases")
 def test_leases_on_files_that_the_host_opens_cannot_be_had(machine: str) -> None:
     """Whoever opens a leased file waits for its holder: root's sandbox could lease the linker's cache."""
     fcntl = number(machine, "fcntl")
@@ -201,6 +214,7 @@ def test_leases_on_files_that_the_host_opens_cannot_be_had(machine: str) -> None
     assert {ask(machine, fcntl, 3, command) for command in (0, 1, 2, 3, 4, 6, 1025, 1030, 1031, 1033)} == {s.ALLOW}
 
 
+@promise("syscall-filter.growing-stack")
 def test_memory_that_grows_down_cannot_be_had(machine: str) -> None:
     """The kernel counts it as stack: a program could take all there is, whatever its limit on data."""
     mmap = number(machine, "mmap")
@@ -212,6 +226,7 @@ def test_memory_that_grows_down_cannot_be_had(machine: str) -> None:
     assert ask(machine, mmap, down, down, 3, private) == s.ALLOW
 
 
+@promise("syscall-filter.scarce-resources")
 def test_huge_pages_of_which_the_machine_has_few_cannot_be_taken(machine: str) -> None:
     """The operator set them aside for somebody else, and no limit on data counts those that are shared."""
     shared, anonymous, huge = 0x1, 0x20, 0x40000
@@ -223,6 +238,7 @@ def test_huge_pages_of_which_the_machine_has_few_cannot_be_taken(machine: str) -
         assert ask(machine, nr, *args[:-1], args[-1] & ~huge & ~0x4 & ~0o4000) == s.ALLOW
 
 
+@promise("syscall-filter.set-user-id")
 @pytest.mark.parametrize(
     ("call", "args"),
     [
@@ -255,6 +271,7 @@ def test_a_mode_counts_only_where_something_is_created(machine: str) -> None:
     assert ask(machine, 437) == ABSENT  # openat2 keeps its mode in memory
 
 
+@promise("syscall-filter.refused-calls")
 def test_another_architecture_is_killed(machine: str) -> None:
     program = s.assemble(machine)
     other = next(arch for name, arch in s.MACHINES.items() if name != machine)
@@ -262,6 +279,7 @@ def test_another_architecture_is_killed(machine: str) -> None:
     assert simulate(program, arch=other, nr=1) == s.KILL_PROCESS
 
 
+@promise("syscall-filter.refused-calls")
 def test_x32_numbers_do_not_exist() -> None:
     assert {ask("x86_64", 0x4000_0000 | nr) for nr in (0, 56, 101, 520)} == {ABSENT}
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from palyra.errors import Unenforceable
 from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.view import View, closings, is_within, view_of
+from tests.promises import promise
 from tests.unit.sandbox.jobs import make_host, make_job
 
 WS = "/home/alice/project"
@@ -62,6 +63,7 @@ def test_a_link_to_what_is_closed_is_closed_as_a_link() -> None:
     )
 
 
+@promise("git.operator-settings")
 def test_what_nothing_can_close_is_refused_to_who_may_write_and_to_nobody_else() -> None:
     told = sight(unclosable="Too many names.", remedy="Take some away.")
     with pytest.raises(Unenforceable, match="Too many names") as refused:

@@ -12,6 +12,7 @@ from wasmtime import wat2wasm
 from palyra.errors import Reason, Rejected
 from palyra.model.wasm import GuestKind, ModuleFacts
 from palyra.sandbox.wasm_scan import MAX_FUNCTIONS, MAX_LOCALS, scan
+from tests.promises import promise
 
 
 def wasm(text: str) -> bytes:
@@ -86,6 +87,7 @@ def test_a_memory_that_a_module_imports_is_the_one_another_defines() -> None:
 BODY = b"\x00\x0b"
 
 
+@promise("guest.hostile-module")
 @pytest.mark.parametrize(
     ("bomb", "words"),
     [
@@ -113,6 +115,7 @@ def test_bombs_and_lies_are_refused(bomb: bytes, words: str) -> None:
     assert words in refused.value.detail
 
 
+@promise("guest.hostile-module")
 def test_components_cannot_nest_for_ever() -> None:
     inner = b"\0asm\x0d\0\x01\0"
     for _ in range(20):
@@ -121,6 +124,7 @@ def test_components_cannot_nest_for_ever() -> None:
         scan(inner)
 
 
+@promise("guest.hostile-module")
 @given(st.binary(max_size=200))
 def test_whatever_follows_the_magic_is_read_or_refused(rest: bytes) -> None:
     for head in (b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0"):
@@ -128,6 +132,7 @@ def test_whatever_follows_the_magic_is_read_or_refused(rest: bytes) -> None:
         assert facts is None or facts.size_bytes == len(rest) + 8
 
 
+@promise("guest.hostile-module")
 @given(st.integers(0, len(SMALL) - 1), st.integers(0, 255))
 def test_a_flipped_byte_is_read_or_refused(at: int, value: int) -> None:
     read(SMALL[:at] + bytes([value]) + SMALL[at + 1 :])

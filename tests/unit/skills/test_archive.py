@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from palyra.skills.archive import MAX_ENTRIES, MAX_ENTRY_BYTES, check_path, read_zip, write_zip
 from palyra.skills.findings import Finding, SkillRefused
+from tests.promises import promise
 
 FILES = {"skill.toml": b"a = 1\n", "modules/x.wasm": b"\0asm", "assets/deep/er/file.txt": b""}
 
@@ -78,29 +79,35 @@ def test_a_path_that_is_special_anywhere_is_refused_everywhere(name, finding):
     assert caught.value.finding is finding
 
 
+@promise("skills.package-form")
 def test_zip_slip_is_refused():
     assert refusal(zip_of(("../../outside.txt", b"x"))) is Finding.ARCHIVE_TRAVERSAL
 
 
+@promise("skills.package-form")
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_duplicate_names_are_refused():
     assert refusal(zip_of(("skill.toml", b"good"), ("skill.toml", b"evil"))) is Finding.ARCHIVE_DUPLICATE
 
 
+@promise("skills.package-form")
 def test_names_that_collide_where_case_is_folded_are_refused():
     assert refusal(zip_of(("SKILL.toml", b"evil"), ("skill.toml", b"good"))) is Finding.ARCHIVE_CASE
 
 
+@promise("skills.package-form")
 def test_symbolic_link_is_refused():
     assert refusal(zip_of(("modules/x.wasm", b"/etc/passwd"), mode=0o120777)) is Finding.ARCHIVE_LINK
 
 
+@promise("skills.package-form")
 def test_compression_bomb_is_refused_before_anything_is_unpacked():
     bomb = zip_of(("modules/x.wasm", b"\0" * (8 << 20)), method=zipfile.ZIP_DEFLATED)
     assert len(bomb) < 20_000
     assert refusal(bomb) is Finding.ARCHIVE_COMPRESSED
 
 
+@promise("skills.package-form")
 def test_sizes_that_lie_are_refused():
     data = write_zip({"a": b"12345678", "b": b"x"})
     central = data.index(b"PK\1\2")
@@ -111,6 +118,7 @@ def test_sizes_that_lie_are_refused():
     assert refusal(claims) is Finding.ARCHIVE_SIZE
 
 
+@promise("skills.package-form")
 def test_prepended_data_is_refused():
     assert refusal(b"#!/bin/sh\nexit\n" + write_zip(FILES)) is Finding.ARCHIVE_PREPENDED
     data = write_zip(FILES)
@@ -127,6 +135,7 @@ def test_prepended_data_is_refused():
     assert refusal(moved) is Finding.ARCHIVE_PREPENDED
 
 
+@promise("skills.package-form")
 def test_appended_archive_is_refused():
     assert refusal(write_zip(FILES) + write_zip({"skill.toml": b"evil"})) is Finding.ARCHIVE_PREPENDED
     assert refusal(write_zip(FILES) + b"tail") is Finding.ARCHIVE_END
@@ -144,6 +153,7 @@ def test_archive_comment_extra_fields_and_other_times_are_refused():
     assert refusal(late.getvalue()) is Finding.ARCHIVE_ENCODING
 
 
+@promise("skills.package-form")
 def test_overlapping_members_are_refused():
     data = write_zip({"a": b"x" * 64, "b": b"x" * 64})
     second = data.index(b"PK\1\2", data.index(b"PK\1\2") + 4)
@@ -180,6 +190,7 @@ def test_no_bytes_but_an_archive_are_read(data):
         read_zip(data)
 
 
+@promise("skills.package-form")
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_any_one_byte_changed_is_refused(at, difference):
     whole = bytearray(write_zip(FILES))

@@ -21,6 +21,7 @@ from palyra.skills.manifest_text import write_manifest
 from palyra.skills.statements import Provenance
 from palyra.skills.trust import PinnedKey, Trust
 from tests.making_skills import ACME, EVIL, NOW, files, manifest, module, package, trust
+from tests.promises import promise
 
 
 def refusal(data: bytes, who: Trust | None = None, *, at: int = NOW) -> Finding:
@@ -70,10 +71,12 @@ def test_provenance_says_what_was_built_from_what():
     ]
 
 
+@promise("skills.signed-package")
 def test_wrong_signer_is_refused():
     assert refusal(package(key=EVIL)) is Finding.TRUST_KEY_CHANGED
 
 
+@promise("skills.signed-package")
 def test_a_key_of_another_publisher_signs_nothing_for_this_one():
     both = trust(acme=ACME, evil=EVIL)
     assert refusal(package(key=EVIL), both) is Finding.TRUST_KEY_CHANGED
@@ -94,6 +97,7 @@ def test_unknown_publisher_is_refused_and_told_how_to_be_trusted():
     assert "--tofu" in str(caught.value.hint)
 
 
+@promise("skills.signed-package")
 def test_statements_of_one_package_do_not_fit_another():
     one, two = package(), package(version="0.2.0")
     assert refusal(join(halves(one)[0], halves(two)[1])) is Finding.SUBJECT
@@ -109,6 +113,7 @@ def test_one_statement_swapped_for_that_of_another_time_is_refused():
     assert refusal(join(b"".join(line + b"\n" for line in lines), halves(one)[1])) is Finding.SUBJECT
 
 
+@promise("skills.signed-package")
 def test_swapped_manifest_is_refused():
     honest = stage(manifest(), files())
     greedy = stage(manifest(capabilities=Capabilities(http_egress_allowlist=("evil.example",))), files())
@@ -194,6 +199,7 @@ def test_data_between_header_and_archive_is_refused():
     assert refusal(join(bundle, archive + b"\0")) is Finding.SUBJECT
 
 
+@promise("skills.signed-package")
 def test_revoked_expired_and_replaced_keys_sign_nothing_new():
     def who(**changes) -> Trust:
         return Trust(publishers={"acme": (replace(PinnedKey(key=ACME.public), **changes),)})
@@ -235,6 +241,7 @@ def test_signing_again_keeps_the_payload():
     assert read_untrusted(again).key == EVIL.public
 
 
+@promise("skills.signed-package")
 @given(st.integers(0, 100_000), st.integers(1, 255))
 def test_any_one_byte_changed_is_refused(at, difference):
     whole = bytearray(package())

@@ -15,6 +15,7 @@ from palyra.skills.model_answer import MAX_ANSWER_BYTES, chat_request, parse_cha
 from palyra.skills.project import Project, ProjectError, parse_project
 from palyra.skills.recorded import parse_cases
 from palyra.skills.templates.load import read_templates
+from tests.promises import promise
 
 TEMPLATES = {shape.value: read_templates("builder")[f"{shape.value}.wat"] for shape in Shape}
 ID = "01J00000000000000000000000"
@@ -40,6 +41,7 @@ def answered(**changed: Any) -> bytes:
     return json.dumps({"choices": [{"message": {"content": content}}]}).encode()
 
 
+@promise("skills.candidate-wishes")
 @pytest.mark.parametrize(
     ("text", "hosts", "roots", "secrets"),
     [
@@ -99,6 +101,7 @@ def test_a_path_in_a_wish_is_a_prefix_and_no_pattern() -> None:
     assert pattern == r"^/v1\.0/a\+b[A-Za-z0-9._~/?&=%+-]*$"
 
 
+@promise("skills.candidate-wishes")
 def test_a_model_fills_in_code_tests_and_schemas_and_nothing_else() -> None:
     wish = parse_wish("get api.example.com", skill_id="acme.made")
     written = parse_chat(answered(), "some-model")
@@ -111,6 +114,7 @@ def test_a_model_fills_in_code_tests_and_schemas_and_nothing_else() -> None:
     assert [case.name for case in parse_cases(found.files, found.manifest)] == ["one"]
 
 
+@promise("skills.candidate-wishes")
 @pytest.mark.parametrize(
     "body",
     [

@@ -15,6 +15,7 @@ from palyra.skills.manifest import BuilderInfo, ConfigProperty, OperatorInfo, pa
 from palyra.skills.manifest_text import write_manifest
 from palyra.skills.version import Version
 from tests.making_skills import manifest, tool
+from tests.promises import promise
 
 TEXT = write_manifest(manifest()).decode()
 FULL = manifest(
@@ -79,6 +80,7 @@ def test_unknown_keys_are_refused_at_every_level(line):
     assert refusal(line).finding is Finding.MANIFEST_KEY
 
 
+@promise("skills.tool-ids")
 @pytest.mark.parametrize(
     "publisher", ["acme ", " acme", "Acme", "acme.sub", "аcme", "", "palyra", "a_b", "-a", "acme\u200b"]
 )
@@ -87,12 +89,14 @@ def test_a_publisher_that_only_looks_like_one_is_refused(publisher):
     assert refusal(text).finding is Finding.MANIFEST_PUBLISHER
 
 
+@promise("skills.tool-ids")
 def test_a_skill_of_another_publisher_is_refused():
     assert refusal(TEXT.replace('skill_id = "acme.echo"', 'skill_id = "other.echo"')).finding is (
         Finding.MANIFEST_PUBLISHER
     )
 
 
+@promise("skills.tool-ids")
 @pytest.mark.parametrize("tool_id", ["other.echo", "palyra.process.run", "acmex.echo"])
 def test_a_tool_id_of_another_publisher_is_refused(tool_id):
     text = TEXT.replace('\nid = "acme.echo"', f'\nid = "{tool_id}"')

@@ -15,6 +15,7 @@ from palyra.skills.review import review
 from palyra.skills.subject import KnownBad, ModuleSight, Subject
 from palyra.wiring.skill_audit import SURFACE, ceilings_of, read_feed
 from tests.making_skills import manifest
+from tests.promises import promise
 
 HOST = "palyra:plugins/host@0.1.0"
 FACTS = ModuleFacts(
@@ -70,6 +71,7 @@ def test_an_honest_skill_passes_every_check():
     ]
 
 
+@promise("skills.audited-module")
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -85,6 +87,7 @@ def test_an_import_that_guests_are_not_offered_fails(wanted):
     assert (status, details["imports"]) == (CheckStatus.FAIL, [" ".join(wanted)])
 
 
+@promise("skills.audited-module")
 @pytest.mark.parametrize(
     ("function", "need", "enough"),
     [
@@ -122,12 +125,14 @@ def test_a_component_may_import_its_whole_world_but_nothing_else():
     assert judged("module.imports", ModuleSight(facts=wasi))[0] is CheckStatus.FAIL
 
 
+@promise("skills.audited-module")
 def test_a_shape_that_was_refused_and_a_module_that_does_not_compile_fail():
     assert judged("module.shape", ModuleSight(refused="has more than 200000 functions."))[0] is CheckStatus.FAIL
     sight = ModuleSight(facts=FACTS, not_compiled="could not be compiled within its limits")
     assert judged("module.compile", sight)[0] is CheckStatus.FAIL
 
 
+@promise("skills.audited-module")
 def test_memory_and_tables_beyond_the_quota_fail():
     much = ModuleSight(facts=replace(FACTS, memory_min_pages=2000))
     assert judged("module.size", much)[0] is CheckStatus.FAIL
@@ -187,6 +192,7 @@ def test_embedded_secrets_and_strange_addresses_warn():
     assert judged("content.urls", sight, **granted)[0] is CheckStatus.PASS
 
 
+@promise("skills.update-review")
 def test_what_a_version_asks_for_beyond_the_one_before_is_named():
     before = manifest(version="0.0.9", capabilities=Capabilities(channels=("news",)))
     after = asking(http_egress_allowlist=("a.example",), quotas=Quotas(max_memory_bytes=1 << 27))
@@ -199,6 +205,7 @@ def test_what_a_version_asks_for_beyond_the_one_before_is_named():
     }
 
 
+@promise("skills.update-review")
 def test_an_update_that_has_people_asked_about_less_does_not_pass_for_the_same():
     now = manifest()
     (tool,) = now.tools
@@ -215,6 +222,7 @@ def test_an_update_that_has_people_asked_about_less_does_not_pass_for_the_same()
     )
 
 
+@promise("skills.update-review")
 def test_a_tool_that_is_new_or_described_anew_is_named():
     now = manifest()
     (tool,) = now.tools

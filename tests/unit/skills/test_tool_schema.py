@@ -8,6 +8,7 @@ import pytest
 
 from palyra.skills.findings import Finding, SkillRefused
 from palyra.skills.tool_schema import check_schema
+from tests.promises import promise
 
 
 def chain(count: int, *, twice: bool) -> dict[str, Any]:
@@ -18,6 +19,7 @@ def chain(count: int, *, twice: bool) -> dict[str, Any]:
     return {"type": "object", "$defs": {**defs, f"d{count}": {"type": "object"}}, "$ref": "#/$defs/d0"}
 
 
+@promise("skills.schema-cost")
 @pytest.mark.parametrize(
     "schema",
     [
@@ -62,6 +64,7 @@ def test_ordinary_schemas_with_definitions_are_taken(schema):
     assert check_schema(schema, "input_schema", of_object=True) == schema
 
 
+@promise("skills.schema-cost")
 @pytest.mark.parametrize(
     "part",
     [
@@ -80,6 +83,7 @@ def test_what_a_schema_could_take_without_bound_is_refused_before_it_is_compiled
     assert caught.value.finding is Finding.MANIFEST_VALUE
 
 
+@promise("skills.hidden-text")
 @pytest.mark.parametrize("hidden", ["\U000e0069\U000e0067", "\u200b", "\u202e", "\u3164", "\ufe01", "\x1b[8m"])
 def test_what_only_agents_would_read_has_no_place_in_a_schema(hidden):
     """Invisible letters are instructions to a model that no reviewer sees."""

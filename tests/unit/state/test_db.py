@@ -21,6 +21,7 @@ from palyra.state.reserve import RESERVE_BYTES
 from palyra.state.schema import MIGRATIONS, Migration
 from palyra.state.writer import Writer
 from tests.journaling import NOW, act, audit_home
+from tests.promises import promise
 
 
 def opened(root: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> Home:
@@ -148,6 +149,7 @@ def run_sql(sql: str) -> Callable[[Path], None]:
     return change
 
 
+@promise("state.owner-only")
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

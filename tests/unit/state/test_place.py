@@ -21,6 +21,7 @@ from palyra.state.transaction import Transaction
 from palyra.state.verifying import verify_journal
 from palyra.state.writer import Writer
 from tests.journaling import NOW, act, audit_home
+from tests.promises import promise
 
 
 def append(tx: Transaction) -> int:
@@ -132,6 +133,7 @@ def test_checkpoints_of_any_program_change_the_database_in_order(home: Path) -> 
     assert audit_home(writer.home).findings == ()
 
 
+@promise("state.replaced-files")
 @pytest.mark.parametrize("settled_after_s", [place.SETTLED_AFTER_S, -1.0])
 @pytest.mark.parametrize("name", ACTS)
 def test_nothing_is_acknowledged_into_files_that_nobody_will_find(
@@ -231,6 +233,7 @@ def lose(home: Path, tmp_path: Path, *, entries: int) -> None:
         shutil.copy(tmp_path / "then" / name, home / "state" / name)
 
 
+@promise("state.missing-entries")
 def test_entries_that_were_acknowledged_and_are_gone_are_found_without_a_witness(home: Path, tmp_path: Path) -> None:
     lose(home, tmp_path, entries=4)
     with pytest.raises(StateError, match="had 7 entries and has 3") as refused:

@@ -35,6 +35,7 @@ from palyra.state.segments import drop_segments, seal_entries
 from palyra.state.writer import Writer
 from tests.approving import YES, Desk, question
 from tests.journaling import NOW, act, audit_home, closing, many_acts, open_store, opening, run_spec, ulid
+from tests.promises import promise
 from tests.stores import WHERE, on_sqlite, tampering
 
 DAY = 24 * 3600 * 1000
@@ -126,6 +127,7 @@ def test_a_redacted_call_can_be_neither_shown_nor_opened(kept: tuple[Writer, Jou
         redact_call(writer, "nobody", actor="user:ops", reason="", at_unix_ms=NOW)
 
 
+@promise("journal.silent-removal")
 @pytest.mark.parametrize(
     "sql",
     [
@@ -176,6 +178,7 @@ def test_sealed_entries_verify_prove_and_export_as_before(kept: tuple[Writer, Jo
     assert audit(writer) == []
 
 
+@promise("journal.audit-time")
 def test_a_sealed_file_is_read_once_however_many_acts_lie_between_its_calls(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +224,7 @@ def test_a_sealed_file_that_was_touched_is_found(kept: tuple[Writer, JournalStor
     assert "EDITED" in audit(writer)
 
 
+@promise("journal.sealed-file")
 @pytest.mark.parametrize("attack", ["header", "end", "more", "row", "no row", "said to be there"])
 def test_a_sealed_file_is_found_to_be_another_where_no_leaf_tells(
     kept: tuple[Writer, JournalStore, list[str]], attack: str
@@ -251,6 +255,7 @@ def test_a_sealed_file_is_found_to_be_another_where_no_leaf_tells(
     assert "KEPT" in audit(writer)
 
 
+@promise("journal.retention-age")
 @pytest.mark.parametrize("attack", ["UPDATE segments SET present = 0", "UPDATE segments SET first = first + 1000000"])
 def test_retention_removes_no_sealed_file_that_a_row_alone_calls_removed(
     kept: tuple[Writer, JournalStore, list[str]], attack: str
@@ -333,6 +338,7 @@ def aged(home: Path) -> tuple[Writer, JournalStore]:
     return writer, store
 
 
+@promise("journal.retention-cover")
 def test_an_act_that_somebody_removed_under_cover_of_retention_is_found(home: Path) -> None:
     """Retention removes the bodies of calls alone. Where it had been, anybody could remove the acts as well: who got a
     token, which policies were put in place."""
@@ -349,6 +355,7 @@ def test_an_act_that_somebody_removed_under_cover_of_retention_is_found(home: Pa
     writer.close()
 
 
+@promise("journal.retention-cover")
 def test_a_body_put_back_does_not_make_up_for_an_act_that_somebody_removed(home: Path) -> None:
     """Their number alone was compared: a call's entry out of an old export, and an act could go in its place."""
     writer, _ = aged(home)
@@ -404,6 +411,7 @@ def prune(writer: Writer) -> None:
     drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
 
 
+@promise("journal.emptied-run")
 @pytest.mark.parametrize(
     "change",
     [
@@ -466,6 +474,7 @@ def test_what_retention_kept_of_runs_cannot_be_taken_away_or_changed(home: Path)
     writer.close()
 
 
+@promise("journal.raised-budget")
 @pytest.mark.parametrize("begins", [True, False], ids=["used", "not yet used"])
 @pytest.mark.parametrize("had", [0, 1, 2])
 def test_a_run_that_somebody_made_up_is_not_taken_for_one_that_retention_emptied(
@@ -502,6 +511,7 @@ def test_times_that_somebody_changed_in_the_rows_of_calls_are_found(home: Path, 
     writer.close()
 
 
+@promise("journal.retention-age")
 def test_retention_seals_nothing_that_is_young_by_its_own_entry(home: Path) -> None:
     """Rows said that calls of a moment ago were old: retention removed them, its acts excused it, and all verified."""
     writer, _ = aged(home)
@@ -513,6 +523,7 @@ def test_retention_seals_nothing_that_is_young_by_its_own_entry(home: Path) -> N
     writer.close()
 
 
+@promise("journal.retention-age")
 @pytest.mark.parametrize("attack", ["its row", "its file", "both"])
 def test_retention_removes_no_sealed_file_that_is_young_or_not_what_was_sealed(home: Path, attack: str) -> None:
     writer, _ = aged(home)
@@ -574,6 +585,7 @@ def test_the_act_of_a_removal_does_not_vanish_in_the_next_one(home: Path) -> Non
     writer.close()
 
 
+@promise("journal.retention-cover")
 def test_a_removal_covers_nothing_that_came_after_it(home: Path) -> None:
     """A clock that went back made a later call look older than what retention had removed: so its records could be
     removed too, and nobody was told."""
@@ -628,6 +640,7 @@ def test_approvals_whose_calls_retention_removed_go_on_verifying(home: Path) -> 
     desk.writer.close()
 
 
+@promise("journal.retained-approvals")
 @pytest.mark.parametrize("scope", [Scope.ONCE, Scope.UNTIL])
 def test_a_used_approval_is_not_made_good_again_where_retention_removed_its_call(home: Path, scope: Scope) -> None:
     """Its uses were compared with the calls that are left: with none, a yes for one call was good for another."""
@@ -659,6 +672,7 @@ def test_a_used_approval_is_not_made_good_again_where_retention_removed_its_call
     desk.writer.close()
 
 
+@promise("journal.retained-approvals")
 @pytest.mark.parametrize("change", ["SET workspace = '/'", "SET terms = x'7b7d'", None])
 @pytest.mark.parametrize("again", [False, True], ids=["removed once", "removed again"])
 def test_what_a_run_made_by_name_narrows_cannot_be_changed_where_retention_removed_its_calls(
@@ -714,6 +728,7 @@ def test_a_run_whose_last_entries_retention_removed_behind_an_act_goes_on_verify
     writer.close()
 
 
+@promise("journal.retention-cover")
 @pytest.mark.parametrize("hash_", ["x''", "NULL", "x'00'", "'text'"])
 def test_a_hash_taken_out_where_retention_had_been_hides_no_edit(home: Path, hash_: str) -> None:
     """Of what retention removed the hash alone is left. Where one was no hash, the tree was not made again, without a

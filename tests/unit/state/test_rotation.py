@@ -23,6 +23,7 @@ from palyra.state.keyfile import create_key, read_key
 from palyra.state.rotation import rotate_key
 from palyra.state.writer import Writer
 from tests.journaling import NOW, audit_home, many_acts, open_store
+from tests.promises import promise
 from tests.stores import WHERE, on_sqlite, open_writer, tampering
 from tests.unit.journal.evidence import Evidence, make_evidence
 
@@ -90,6 +91,7 @@ def test_a_stolen_retired_key_makes_no_proof_for_who_holds_a_later_one(rotated: 
             assert [finding.code for finding in check_proof(forged, key)] == ["PROOF"]
 
 
+@promise("journal.retired-key")
 def test_a_stolen_retired_key_signs_no_later_head(rotated: tuple[Evidence, SigningKey]) -> None:
     evidence, old = rotated
     thief = NoteSigner(evidence.writer.home.origin, old)

@@ -17,6 +17,7 @@ from palyra.state.shape import LAYOUT_SHA256, layout_of, strangers
 from palyra.state.verifying import verify_journal
 from palyra.state.writer import Writer
 from tests.journaling import open_store, run_spec, ulid, walk_call
+from tests.promises import promise
 from tests.stores import on_sqlite
 
 pytestmark = on_sqlite
@@ -49,6 +50,7 @@ def change(home: Path, *statements: str) -> None:
         connection.execute(f"PRAGMA schema_version = {version + 100}")
 
 
+@promise("state.altered-layout")
 @pytest.mark.parametrize(
     ("statement", "named"),
     [
@@ -73,6 +75,7 @@ def test_a_layout_that_drops_entries_is_refused_and_found(closed: Path, statemen
     ]
 
 
+@promise("state.altered-layout")
 @pytest.mark.parametrize(
     ("statement", "named"),
     [

@@ -28,6 +28,7 @@ from palyra.state.witness import FilePlace, add_witness, push_heads
 from palyra.state.writer import Writer
 from palyra.wiring.anchors import anchor, show_head
 from tests.journaling import NOW, audit_home, many_acts, open_store
+from tests.promises import promise
 from tests.stores import on_sqlite, tampering
 from tests.unit.journal.evidence import make_evidence
 
@@ -109,6 +110,7 @@ def test_a_witness_follows_a_journal_that_grows(home: Path, place: Path) -> None
     writer.close()
 
 
+@promise("journal.truncated-tail")
 def test_an_old_backup_put_back_does_not_start_and_is_refused_by_the_witness(
     home: Path, place: Path, tmp_path: Path
 ) -> None:
@@ -134,6 +136,7 @@ def test_an_old_backup_put_back_does_not_start_and_is_refused_by_the_witness(
     old.close()
 
 
+@promise("state.witnessed-rewrite")
 def test_a_full_rewrite_by_the_key_holder_is_found_against_a_witness(home: Path, tmp_path: Path) -> None:
     """The key signs anything; only who saw the head before can tell."""
     writer = witnessed(home, tmp_path / "heads.jsonl")
@@ -191,6 +194,7 @@ def set_back(home: Path, place: Path, backup: Path) -> Writer:
     return open_store(backup)[0]
 
 
+@promise("state.silenced-witness")
 @pytest.mark.parametrize("what", ["an older head", "no head", "half a line"])
 def test_who_can_only_append_to_a_witness_silences_it_by_no_line(home: Path, tmp_path: Path, what: str) -> None:
     """The last line counted: a copy of an older one, or a line that is nothing, and a rollback was gone on with."""
@@ -262,6 +266,7 @@ def test_a_head_is_kept_on_a_line_of_its_own_whatever_somebody_began_meanwhile(h
     evidence.writer.close()
 
 
+@promise("state.silenced-witness")
 def test_a_rewrite_that_is_appended_to_the_witness_itself_is_held_against_its_first_lines(
     home: Path, tmp_path: Path
 ) -> None:
@@ -292,6 +297,7 @@ def test_a_rewrite_that_is_appended_to_the_witness_itself_is_held_against_its_fi
     forger.close()
 
 
+@promise("state.silenced-witness")
 @pytest.mark.parametrize(
     "sql",
     [
@@ -327,6 +333,7 @@ def test_a_witness_that_has_seen_more_than_there_is_by_its_row_is_shown_the_head
     writer.close()
 
 
+@promise("state.witness-note")
 @pytest.mark.parametrize("what", ["an older head", "another history", "nothing"])
 def test_a_note_set_back_in_the_witness_is_found_by_its_own_audit(home: Path, tmp_path: Path, what: str) -> None:
     """The size beside it stayed, which alone was compared: the next head was held against the older note, and a
@@ -357,6 +364,7 @@ def test_a_head_set_back_in_the_witness_is_found_by_its_own_audit(home: Path, tm
     twin.close()
 
 
+@promise("state.damaged-witness")
 @on_sqlite
 @pytest.mark.parametrize(
     "damage",

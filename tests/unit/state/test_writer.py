@@ -31,6 +31,7 @@ from palyra.state.trouble import NoRoom, no_room
 from palyra.state.writer import Writer
 from palyra.wiring.owners import ProcessOwners
 from tests.journaling import NOW, act, audit_home
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -352,6 +353,7 @@ def test_a_child_forked_while_callers_wait_commits_nothing_of_theirs(writer: Wri
 # ── a history that was rewritten ─────────────────────────────────────────────
 
 
+@promise("journal.changed-head")
 @pytest.mark.parametrize(
     "sql",
     [
@@ -775,6 +777,7 @@ def test_the_log_is_copied_back_behind_the_callers_back(writer: Writer, monkeypa
     assert (count(writer), audit_home(writer.home).findings) == (64, ())
 
 
+@promise("journal.full-disk-endings")
 def test_a_copy_back_that_finds_the_disk_full_loses_nothing_and_stops_nobody(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from palyra.state.writer import Writer
 from palyra.vault.file import VaultFile
 from palyra.vault.store import Vault
 from tests.journaling import audit_home
+from tests.promises import promise
 
 NOW = 1_700_000_000_000
 TOKEN = b"s3cr3t-t0ken"
@@ -60,6 +61,7 @@ def headers(vault: Vault, host: str, port: int = 443, *, encrypted: bool = True,
     return [(c.header, c.value) for c in vault.credentials(host, port, encrypted=encrypted, **who)]
 
 
+@promise("secrets.vault-file")
 def test_a_secret_is_known_to_redaction_and_its_value_is_nowhere_on_disk(writer: Writer, home: Path):
     put(vault_of(writer))
     assert vault_of(writer).known_values("run") == (("TOKEN", TOKEN),)
@@ -112,6 +114,7 @@ def test_a_credential_goes_to_its_host_and_port_alone(writer: Writer):
     assert {one.host for one in vault.bound(principal="agent:a", tool="x")} == {"API.test", "api.test:8080"}
 
 
+@promise("egress.fetch-credentials")
 def test_a_credential_without_a_port_never_goes_out_in_the_clear(writer: Writer):
     vault = vault_of(writer)
     put(vault, binding=Binding(host="api.test", header="Authorization"))
@@ -172,6 +175,7 @@ def test_a_credential_does_not_show_its_value():
 # ── behind its back ──────────────────────────────────────────────────────────
 
 
+@promise("secrets.vault-file")
 def test_an_older_copy_put_back_is_refused(writer: Writer, home: Path):
     vault = vault_of(writer)
     put(vault)
@@ -182,6 +186,7 @@ def test_an_older_copy_put_back_is_refused(writer: Writer, home: Path):
         vault_of(writer).load()
 
 
+@promise("secrets.vault-file")
 def test_a_changed_missing_or_swapped_file_is_refused(writer: Writer, home: Path):
     put(vault_of(writer))
     file = home / "vault/secrets.json"
@@ -200,6 +205,7 @@ def test_a_changed_missing_or_swapped_file_is_refused(writer: Writer, home: Path
         vault_of(writer).load()
 
 
+@promise("secrets.vault-file")
 @pytest.mark.parametrize("part", ["scope", "version", "rename", "key", "value", "generation", "drop"])
 def test_without_the_master_key_nothing_can_be_rebound_even_by_who_writes_the_database(
     writer: Writer, home: Path, part: str
@@ -233,6 +239,7 @@ def test_without_the_master_key_nothing_can_be_rebound_even_by_who_writes_the_da
         vault_of(writer).load()
 
 
+@promise("secrets.vault-file")
 def test_an_old_vault_put_back_with_its_row_is_found_by_verify(writer: Writer, home: Path):
     """A secret that was deleted was used again, and the journal, which says that it is gone, verified."""
     vault, file = vault_of(writer), home / "vault/secrets.json"
@@ -264,6 +271,7 @@ def test_a_key_that_others_could_have_read_is_refused(writer: Writer, home: Path
         vault_of(writer).load()
 
 
+@promise("secrets.vault-file")
 def test_another_key_does_not_open_it(writer: Writer, home: Path):
     put(vault_of(writer))
     (home / "vault/master.key").write_text("00" * 32 + "\n")

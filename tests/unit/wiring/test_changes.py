@@ -9,6 +9,7 @@ import pytest
 from palyra.state.writer import Writer
 from palyra.wiring.changes import note_config
 from tests.journaling import NOW, audit_home, open_store
+from tests.promises import promise
 from tests.stores import tampering
 
 
@@ -25,6 +26,7 @@ def test_each_change_goes_on_from_the_last(home: Path) -> None:
     writer.close()
 
 
+@promise("journal.configuration-history")
 @pytest.mark.parametrize("sql", ["UPDATE meta SET value = {} WHERE", "DELETE FROM meta WHERE"])
 def test_a_configuration_that_somebody_had_taken_for_the_one_before_is_found(home: Path, sql: str) -> None:
     """Its digest was written into the row beside it: the next start saw no change, and no entry told of one."""

@@ -12,6 +12,7 @@ from palyra.client.wire import Line, Place, Unreachable
 from palyra.wiring import peers
 from palyra.wiring.daemon_note import find_socket, write_note
 from palyra.wiring.peers import is_believed, uid_of
+from tests.promises import promise
 
 STRANGER, ANOTHER = 54321, 54322
 
@@ -46,10 +47,12 @@ def owned_by(monkeypatch, uid: int) -> None:
     monkeypatch.setattr(peers, "_owner_and_mode", lambda folder: (uid, os.stat(folder).st_mode))
 
 
+@promise("daemon.impostor-socket")
 def test_the_kernel_says_who_it_is(line):
     assert uid_of(line) == os.geteuid()
 
 
+@promise("daemon.impostor-socket")
 def test_ourselves_and_the_homes_owner_are_believed(line, listening, monkeypatch):
     assert is_believed(line, listening)
     monkeypatch.setattr(peers, "uid_of", lambda line: STRANGER)
@@ -58,6 +61,7 @@ def test_ourselves_and_the_homes_owner_are_believed(line, listening, monkeypatch
     assert is_believed(line, listening, owner_uid=STRANGER)
 
 
+@promise("daemon.impostor-socket")
 def test_a_stranger_in_our_folder_is_not_believed(line, listening, stranger):
     assert not is_believed(line, listening)
     assert not is_believed(line, listening, owner_uid=os.geteuid())
@@ -69,6 +73,7 @@ def test_a_user_in_a_folder_of_its_own_is_believed(line, listening, stranger, mo
     assert not is_believed(line, listening, owner_uid=ANOTHER), "a home's daemon is its owner's, wherever it listens"
 
 
+@promise("daemon.impostor-socket")
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
 def test_a_socket_where_others_may_put_one_is_not_believed(line, listening, stranger, monkeypatch, mode):
     os.chmod(os.path.dirname(listening), mode)
@@ -76,6 +81,7 @@ def test_a_socket_where_others_may_put_one_is_not_believed(line, listening, stra
     assert not is_believed(line, listening)
 
 
+@promise("daemon.impostor-socket")
 def test_a_folder_that_others_may_replace_is_not_believed(tmp_path, line, listening, stranger, monkeypatch):
     tmp_path.chmod(0o777)
     owned_by(monkeypatch, STRANGER)
@@ -84,6 +90,7 @@ def test_a_folder_that_others_may_replace_is_not_believed(tmp_path, line, listen
     assert is_believed(line, listening)
 
 
+@promise("daemon.impostor-socket")
 def test_nothing_is_said_to_a_stranger(listening, stranger):
     with pytest.raises(Unreachable, match="Another user is listening"):
         Line(Place(path=listening)).ask("GET", "/healthz", headers={"Authorization": "Bearer secret"})

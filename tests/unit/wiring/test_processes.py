@@ -28,6 +28,7 @@ from palyra.state.writer import Writer
 from palyra.testing import FakeClock, FakeOwners
 from palyra.wiring.processes import KeptProcesses, ProcessRecords
 from tests.journaling import audit_home, closing, opening, run_spec, ulid
+from tests.promises import promise
 from tests.stores import open_writer, tampering
 from tests.unit.launch.orders import make_order, make_process
 
@@ -202,6 +203,7 @@ ROW_EDITS = {
 }
 
 
+@promise("journal.process-rows")
 @pytest.mark.parametrize("edit", ROW_EDITS)
 def test_a_process_that_somebody_changed_in_its_row_is_found(writer, edit):
     """Whose a process is, its row says: who owns it reads its output and stops it."""
@@ -234,6 +236,7 @@ def test_a_process_that_nobody_started_is_found_by_its_row(writer):
     assert [detail.split(" ", 5)[-1] for detail in findings(writer)] == [SAYS_NOBODY]
 
 
+@promise("journal.process-rows")
 @pytest.mark.parametrize("details", [None, b'{"input":{"command":"ls"}}'], ids=["of no call", "of another call"])
 @pytest.mark.parametrize("keeper", [ALIVE, DEAD], ids=["running", "ended by Palyra itself"])
 def test_a_process_that_nobody_started_is_found_where_none_ever_was(writer, keeper, details):
@@ -284,6 +287,7 @@ def is_running(writer: Writer, process: BackgroundProcess) -> bool:
     return found is not None and found.is_running
 
 
+@promise("calls.recovery-kills")
 def test_a_process_that_somebody_put_in_a_row_is_not_killed_by_recovery(writer):
     """A start kills what is left of a lost process: who can write the database must not choose which."""
     process = started(writer, DEAD)
@@ -306,6 +310,7 @@ def test_a_process_in_a_row_that_nobody_started_is_not_killed_by_recovery(writer
     assert not is_running(writer, process)
 
 
+@promise("calls.recovery-kills")
 def test_a_start_that_somebody_wrote_into_the_journal_kills_nothing(writer):
     """The entry and its leaf hash can be edited together; the signed tree cannot."""
     started(writer, DEAD)

@@ -15,6 +15,7 @@ from palyra.state.transaction import Transaction
 from palyra.testing import FakeClock
 from palyra.wiring.run_facts import _FACTS, _SPARE, Counting, RunFactsStore
 from tests.journaling import audit_home, ulid
+from tests.promises import promise
 from tests.stores import on_sqlite, open_writer, tampering
 
 RUN = ulid(5)
@@ -113,6 +114,7 @@ def test_a_busy_run_is_counted_exactly_up_to_where_counting_ends(tmp_path: Path,
     writer.close()
 
 
+@promise("journal.run-labels")
 @pytest.mark.parametrize(
     "sql",
     [

@@ -14,6 +14,7 @@ from palyra.model.call import Door
 from palyra.wiring import run_terms
 from palyra.wiring.run_terms import MAX_BYTES, RunTerms, Terms
 from tests.journaling import NOW, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.promises import promise
 from tests.stores import tampering
 
 MINE = Terms(run_id=ulid(1), principal="agent:demo", workspace="/w", created_unix_ms=NOW)
@@ -31,6 +32,7 @@ def made(number: int, **changed) -> Terms:
     return replace(MINE, run_id=ulid(number), created_unix_ms=NOW + number, **changed)
 
 
+@promise("daemon.bounded-memory")
 def test_runs_that_nobody_used_are_forgotten_and_used_ones_are_not(kept):
     terms, store = kept
 
@@ -46,6 +48,7 @@ def test_runs_that_nobody_used_are_forgotten_and_used_ones_are_not(kept):
     assert there == [1, 2, 6, 7, 8]
 
 
+@promise("daemon.bounded-memory")
 def test_terms_have_a_bound(kept):
     terms, _ = kept
     large = made(1, narrowing={"allowed_tools": ["x" * 1000] * (MAX_BYTES // 1000 + 1)})
@@ -80,6 +83,7 @@ def findings(store: JournalStore) -> list[str]:
     return [one.detail for one in audit_home(store._writer.home).findings]
 
 
+@promise("journal.run-terms")
 @pytest.mark.parametrize("edit", EDITS)
 def test_terms_of_a_run_that_somebody_changed_are_found(kept, edit):
     terms, store = kept
@@ -99,6 +103,7 @@ def test_terms_of_a_run_that_somebody_changed_are_found(kept, edit):
     assert findings(store) == [f"The row of run {ulid(1)} differs from its entries: {named}."]
 
 
+@promise("journal.run-terms")
 @pytest.mark.parametrize("edit", ["reopened", "ended at another time", "gone"])
 def test_a_run_that_calls_alone_named_can_be_ended_and_is_not_reopened_unseen(kept, edit):
     terms, store = kept
@@ -126,6 +131,7 @@ def test_a_run_that_calls_alone_named_can_be_ended_and_is_not_reopened_unseen(ke
     assert findings(store) == [f"The row of run {ulid(1)} differs from its entries: ended_unix_ms."]
 
 
+@promise("journal.run-terms")
 def test_terms_that_were_changed_for_one_call_and_put_back_are_found(kept):
     terms, store = kept
     asyncio.run(terms.keep(made(1)))

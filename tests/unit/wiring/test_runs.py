@@ -11,6 +11,7 @@ from palyra.errors import Reason, Rejected
 from palyra.model.budget import Allowance, Spending
 from palyra.wiring.runs import RunDesk
 from tests.journaling import NOW, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.promises import promise
 from tests.stores import tampering
 
 RUN = replace(run_spec(ulid(9), calls_max=1), most=Allowance(wall_us=5))
@@ -51,6 +52,7 @@ def test_an_extended_run_goes_on(desk):
     assert [run.run_id for run in runs.list()] == [RUN.run_id]
 
 
+@promise("journal.raised-budget")
 def test_limits_that_somebody_raised_in_the_row_are_found_whatever_came_after(desk):
     _, store, writer = desk
     asyncio.run(call(store))
@@ -63,6 +65,7 @@ def test_limits_that_somebody_raised_in_the_row_are_found_whatever_came_after(de
     ]
 
 
+@promise("journal.moved-run")
 @pytest.mark.parametrize("opened", [True, False], ids=["a call", "a refusal"])
 @pytest.mark.parametrize(
     "edit",
@@ -108,6 +111,7 @@ def test_a_run_of_an_older_version_whose_entries_tell_of_no_workspace_verifies(d
     assert about_runs(writer) == []
 
 
+@promise("journal.raised-budget")
 @pytest.mark.parametrize("opened", [True, False], ids=["a call", "a refusal"])
 @pytest.mark.parametrize("looks_new", [True, False])
 def test_a_row_that_somebody_made_before_the_run_began_raises_no_limit(desk, opened, looks_new):

@@ -15,6 +15,7 @@ from palyra.skills.findings import Finding, SkillRefused
 from palyra.skills.lifecycle import Status
 from palyra.skills.trust import sign_rotation
 from tests.making_skills import ACME, EVIL, NOW, House, open_house, package, tool
+from tests.promises import promise
 from tests.stores import audit, tampering
 
 NEW = SigningKey.from_seed(b"new!" * 8)
@@ -75,6 +76,7 @@ def test_an_unknown_publisher_is_taken_on_first_use_only_when_asked(opened):
     assert house.desk.trust_list()[0]["how"] == "tofu"
 
 
+@promise("skills.signed-package")
 def test_first_use_never_replaces_a_key_that_is_known_or_revoked(house: House):
     stolen = package(key=EVIL)
     assert refusal(house.install, stolen, tofu=True).finding is Finding.TRUST_KEY_CHANGED
@@ -88,6 +90,7 @@ def test_first_use_does_not_mend_a_row_that_somebody_edited(house: House):
     assert refusal(house.install, package(), tofu=True).finding is Finding.TRUST_UNKNOWN
 
 
+@promise("skills.update-review")
 def test_an_update_never_inherits_what_the_old_version_was_given(house: House):
     house.install(package())
     house.enable()
@@ -100,6 +103,7 @@ def test_an_update_wants_something_to_update(house: House):
     assert refusal(house.do, "update", package(), by="user:alice").finding is Finding.LIFE_ABSENT
 
 
+@promise("skills.signed-package")
 def test_a_downgrade_is_refused_without_the_flag(house: House):
     house.install(package(version="1.0.0"))
     assert refusal(house.install, package(version="0.9.0")).finding is Finding.DOWNGRADE
@@ -254,6 +258,7 @@ def test_removal_keeps_the_history_and_takes_the_files(house: House):
     assert (again.standing.status, again.standing.enabled_by) == (Status.QUARANTINED, "")
 
 
+@promise("skills.tool-ids")
 def test_two_skills_cannot_have_one_tool_enabled(house: House):
     house.install(package("acme.one", tools=(tool("acme.shared"),)))
     house.install(package("acme.two", tools=(tool("acme.shared"),)))
@@ -308,6 +313,7 @@ def test_revoking_one_key_leaves_what_the_other_signed(house: House):
     assert (house.status("acme.one"), house.status("acme.two")) == ({"0.1.0": "quarantined"}, {"0.1.0": "active"})
 
 
+@promise("skills.signed-package")
 def test_a_revoked_key_is_not_pinned_again(house: House):
     house.do("trust_revoke", "acme", by="user:alice")
     assert refusal(house.trust_acme).finding is Finding.TRUST_REVOKED
@@ -404,6 +410,7 @@ def test_a_package_is_audited_without_being_installed(house: House):
 # ── a tampered index ──
 
 
+@promise("skills.edited-rows")
 @pytest.mark.parametrize(
     "edit",
     [
@@ -457,6 +464,7 @@ def test_a_seal_of_one_payload_does_not_fit_another(house: House):
     assert house.status() == {"0.1.0": "quarantined", "0.2.0": "quarantined"}
 
 
+@promise("skills.edited-rows")
 def test_a_pin_that_somebody_edited_is_no_pin(house: House):
     house.install(package())
     house.enable()
@@ -467,6 +475,7 @@ def test_a_pin_that_somebody_edited_is_no_pin(house: House):
     assert house.desk.trust_list() == []
 
 
+@promise("skills.edited-rows")
 def test_a_report_that_somebody_wrote_is_none(house: House):
     house.compiler.refuses = Rejected(Reason.BAD_ARGUMENTS, "It does not compile.")
     house.install(package())

@@ -23,6 +23,7 @@ from palyra.skills.project import ProjectError
 from palyra.wiring.embedded import Installation, open_installation
 from palyra.wiring.skill_builder import SkillBuilder
 from tests.conformance.arena import require
+from tests.promises import promise
 
 T = TypeVar("T")
 ON = "[skills]\nbuilder = true\n"
@@ -122,6 +123,7 @@ def test_every_template_builds_passes_its_tests_and_lands_in_quarantine(text: st
     with_builder(tmp_path / "home", work)
 
 
+@promise("skills.candidate-wishes")
 def test_a_candidate_is_journaled_and_nothing_of_it_runs(tmp_path: Path) -> None:
     async def work(builder: SkillBuilder, here: Installation) -> None:
         made = await builder.propose("get api.example.com", by="user:ada", skill_id="acme.made")
@@ -191,6 +193,7 @@ HOSTILE = [
 ]
 
 
+@promise("skills.candidate-wishes")
 @pytest.mark.parametrize(("model", "why"), HOSTILE)
 def test_a_models_answer_of_another_form_makes_no_candidate(model: Model, why: str, tmp_path: Path) -> None:
     async def work(builder: SkillBuilder, here: Installation) -> None:
@@ -211,6 +214,7 @@ def test_a_key_never_goes_in_the_clear_to_another_machine(tmp_path: Path) -> Non
     with_builder(tmp_path / "home", work, config=config)
 
 
+@promise("skills.candidate-wishes")
 def test_code_of_a_model_that_does_more_than_the_wish_is_not_promoted(tmp_path: Path) -> None:
     """It may be built; what it imports beyond its capabilities gets no handle, and its tests tell."""
     require(Tier.C)

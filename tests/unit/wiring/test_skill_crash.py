@@ -17,6 +17,9 @@ from palyra.state.db import read_home
 from palyra.state.transaction import Transaction
 from palyra.state.verifying import verify_journal
 from tests.making_skills import House, open_house, package
+from tests.promises import promise
+
+pytestmark = promise("skills.interrupted-installation")
 
 KILLED = 9
 MOST_STEPS = 200

@@ -21,6 +21,7 @@ from palyra.wiring.skill_programs import Shelf
 from palyra.wiring.skill_workshop import Compiled, Workshop, _made, read_project_files
 from tests.authoring import new_project, place_files
 from tests.conformance.arena import host, require
+from tests.promises import promise
 
 
 def compile_project(folder: Path, path: tuple[str, ...] = ()) -> Compiled:
@@ -45,6 +46,7 @@ def test_a_project_is_read_without_what_is_made_from_it_or_hidden(tmp_path: Path
     ]
 
 
+@promise("skills.builder-sandbox")
 def test_a_link_in_a_project_is_refused(tmp_path: Path) -> None:
     folder = place_files(tmp_path, new_project("acme.echo", Language.WAT))
     (folder / "src" / "secret.wat").symlink_to("/etc/passwd")
@@ -52,6 +54,7 @@ def test_a_link_in_a_project_is_refused(tmp_path: Path) -> None:
         read_project_files(folder)
 
 
+@promise("skills.builder-sandbox")
 def test_a_folder_of_a_project_that_is_a_link_is_refused(tmp_path: Path) -> None:
     folder = place_files(tmp_path / "project", new_project("acme.echo", Language.WAT))
     place_files(tmp_path, {"outside/key": "KEY"})
@@ -137,6 +140,7 @@ def attack(tmp_path: Path, ending: str, port: int = 9) -> tuple[Path, Path]:
     return folder, tools
 
 
+@promise("skills.builder-sandbox")
 def test_a_compiler_reaches_neither_files_nor_network_nor_the_project_itself(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         folder, tools = attack(tmp_path, "raise SystemExit(1)", server.getsockname()[1])
@@ -145,12 +149,14 @@ def test_a_compiler_reaches_neither_files_nor_network_nor_the_project_itself(tmp
     assert error.value.detail == "src/main.c could not be compiled:\ntried all"
 
 
+@promise("skills.builder-sandbox")
 def test_what_a_compiler_leaves_is_one_file_and_no_link(tmp_path: Path) -> None:
     folder, tools = attack(tmp_path, "os.remove('out.wasm'); os.symlink('/etc/passwd', 'out.wasm')")
     with pytest.raises(ProjectError, match="produced no module"):
         compile_project(folder, (str(tools),))
 
 
+@promise("skills.builder-sandbox")
 def test_a_link_on_the_way_to_the_module_is_not_followed(tmp_path: Path) -> None:
     """What cargo leaves lies three folders deep; each of them is the compiler's to swap."""
     copy, elsewhere = tmp_path / "copy", tmp_path / "elsewhere"

@@ -18,6 +18,7 @@ from palyra.wiring.skill_door import SkillDoor
 from palyra.wiring.skill_files import SkillFiles
 from palyra.wiring.skills import SETTLED_MS, InstalledSkills
 from tests.making_skills import House, module, open_house, package, tool
+from tests.promises import promise
 
 ASKING = Capabilities(
     http_egress_allowlist=("api.example.com",),
@@ -147,6 +148,7 @@ TAMPERING = {
 }
 
 
+@promise("skills.changed-files")
 @pytest.mark.parametrize("how", TAMPERING)
 @pytest.mark.parametrize("warm", [True, False])
 def test_tampered_files_are_refused_quarantined_and_journaled(house: House, how, warm):
@@ -159,6 +161,7 @@ def test_tampered_files_are_refused_quarantined_and_journaled(house: House, how,
     assert refusal(house) is Reason.SKILL_NOT_ACTIVE
 
 
+@promise("skills.changed-files")
 def test_what_runs_are_the_bytes_that_were_hashed(house: House):
     """A file swapped between the check and the run changes nothing that runs."""
     found = house.skills.find("acme.echo", version="", tool_id="")
@@ -167,6 +170,7 @@ def test_what_runs_are_the_bytes_that_were_hashed(house: House):
     assert refusal(house) is Reason.SKILL_TAMPERED
 
 
+@promise("skills.changed-files")
 def test_a_swap_while_the_files_are_read_is_seen(house: House, monkeypatch):
     """Swapped after they were hashed and put back before anybody looks: the times tell."""
     path = folder(house) / "modules/echo.wasm"
@@ -226,6 +230,7 @@ def test_a_journal_that_is_down_is_told_by_the_call_and_not_by_its_name(house: H
         door.tool("acme.echo")
 
 
+@promise("skills.changed-files")
 def test_changed_bytes_under_the_old_times_are_seen_all_the_same(house: House):
     """mtime is the attacker's to set; ctime is not."""
     path = folder(house) / "modules/echo.wasm"

@@ -22,6 +22,7 @@ from palyra.state.writer import Writer
 from palyra.testing import FakeClock
 from palyra.wiring.versions import PolicyVersions, VersionRows, version_of
 from tests.journaling import audit_home
+from tests.promises import promise
 from tests.stores import open_writer, snapshot, tampering
 
 
@@ -93,6 +94,7 @@ def test_a_use_and_its_entry_are_one_transaction(writer: Writer, versions: Polic
     assert audit_home(writer.home, every=True).findings == ()
 
 
+@promise("policy.broken-bundle")
 def test_a_use_that_fails_changes_neither_pointer_nor_journal(
     writer: Writer, versions: PolicyVersions, monkeypatch: pytest.MonkeyPatch
 ):
@@ -121,6 +123,7 @@ def test_rolling_back_twice_goes_two_steps_back(writer: Writer, versions: Policy
     assert audit_home(writer.home).findings == ()
 
 
+@promise("journal.policy-pointer")
 @pytest.mark.parametrize(
     "sql",
     [
@@ -150,6 +153,7 @@ def use_four_times(versions: PolicyVersions) -> None:
     install(versions, NO_LS)
 
 
+@promise("journal.policy-pointer")
 @pytest.mark.parametrize("parent", ["0", "NULL", "2"])
 def test_a_step_back_that_somebody_leads_elsewhere_is_found(writer: Writer, versions: PolicyVersions, parent: str):
     """Which policies came before is a number in a row: an operator who rolled back would be led to others."""
@@ -159,6 +163,7 @@ def test_a_step_back_that_somebody_leads_elsewhere_is_found(writer: Writer, vers
     assert [one.code for one in audit_home(writer.home).findings] == ["KEPT"]
 
 
+@promise("journal.policy-pointer")
 def test_a_step_back_that_somebody_led_elsewhere_is_found_after_it_was_taken(writer: Writer, versions: PolicyVersions):
     use_four_times(versions)
     edit(writer, "UPDATE policy_uses SET parent = 0 WHERE number = 4")
@@ -193,6 +198,7 @@ def test_a_rollback_that_another_one_overtook_changes_nothing(versions: PolicyVe
     assert versions.pointer() == version_of(NO_RM)
 
 
+@promise("policy.broken-bundle")
 def test_a_version_that_is_no_longer_what_was_installed_is_never_used(writer: Writer, versions: PolicyVersions):
     version = install(versions, NO_RM)
     edit(writer, "UPDATE policy_texts SET files = x'7b7d' WHERE sha256 = ?", version)
@@ -209,6 +215,7 @@ def test_a_use_is_seen_at_the_next_decision_by_every_store(versions: PolicyVersi
     assert all(allows(store.current(), "rm") for store in stores)
 
 
+@promise("policy.broken-bundle")
 def test_a_version_in_the_database_that_is_bad_never_replaces_a_good_one(versions: PolicyVersions):
     store = PolicyStore("standard", versions=versions)
     good = store.current()

@@ -15,6 +15,7 @@ from tests.consoles import packed, world
 from tests.daemons import OPERATOR
 from tests.making_skills import tool
 from tests.markup import Markup
+from tests.promises import promise
 
 FORMS = [route for route in ROUTES if route.page and route.mutates and route.name != "log_in"]
 
@@ -37,6 +38,7 @@ def acts(fresh) -> list[tuple[str, str]]:
     return [(one["act"], one["actor"]) for one in reversed(found)]
 
 
+@promise("daemon.cross-site")
 @pytest.mark.parametrize("route", FORMS, ids=lambda route: route.path)
 def test_a_form_without_its_csrf_token_changes_nothing(fresh, route):
     path = route.path.replace("{", "").replace("}", "")
@@ -51,6 +53,7 @@ def test_a_form_without_its_csrf_token_changes_nothing(fresh, route):
     assert fresh.daemon.state.installation.journal.checkpoint().size == before
 
 
+@promise("daemon.cross-site")
 @pytest.mark.parametrize("route", FORMS, ids=lambda route: route.path)
 def test_a_form_from_another_site_is_refused(fresh, route):
     path = route.path.replace("{", "").replace("}", "")
@@ -58,6 +61,7 @@ def test_a_form_from_another_site_is_refused(fresh, route):
         assert fresh.send(path, headers={"Origin": origin}).status_code == 403, origin
 
 
+@promise("daemon.cross-site")
 def test_every_form_on_a_page_carries_the_token(fresh):
     for path in ("/approvals", f"/approvals/{waiting(fresh)}", "/secrets", "/tokens", "/policy", "/journal/verify"):
         page = Markup(fresh.page(f"/console{path}").text)
@@ -247,6 +251,7 @@ def test_a_package_that_is_uploaded_waits_in_quarantine(fresh):
     assert ("skill.changed", OPERATOR) in acts(fresh) or ("skill.installed", OPERATOR) in acts(fresh)
 
 
+@promise("daemon.cross-site")
 def test_a_package_without_the_forms_token_is_not_read(fresh):
     package = packed("acme.forged", "1.0.0", tools=(tool("acme.forged"),))
     for csrf in ("", "0" * 64, fresh.daemon.login()[1]):

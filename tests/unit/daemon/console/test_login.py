@@ -8,6 +8,7 @@ from palyra.daemon.console.login import onward
 from palyra.daemon.sessions import COOKIE, Failures
 from tests.daemons import OPERATOR
 from tests.markup import Markup
+from tests.promises import promise
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +26,7 @@ def cookie_of(answer) -> str:
     return value
 
 
+@promise("daemon.cross-site")
 def test_a_link_works_once_and_only_by_the_forms_post(lived):
     code = lived.daemon.state.sessions.make_link(OPERATOR)
     for _ in range(3):
@@ -38,6 +40,7 @@ def test_a_link_works_once_and_only_by_the_forms_post(lived):
     assert enter(lived, code=code).status_code == 401
 
 
+@promise("daemon.cross-site")
 def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(lived):
     answer = enter(lived, token=lived.daemon.token(OPERATOR, operator=True))
     parts = {part.strip().lower() for part in answer.headers["set-cookie"].split(";")[1:]}
@@ -58,6 +61,7 @@ def test_an_agents_token_is_no_login(lived):
     assert Markup(answer.text).problems == []
 
 
+@promise("daemon.cross-site")
 def test_a_planted_session_is_never_taken_over(lived):
     """Fixation: whatever cookie comes along, the id after login is a new one, and an older session ends."""
     planted = "a" * 64
@@ -71,6 +75,7 @@ def test_a_planted_session_is_never_taken_over(lived):
     assert lived.page("/console", session=old).status_code == 303, "the session it came with has ended"
 
 
+@promise("daemon.cross-site")
 def test_a_session_ends_with_the_token_that_opened_it(lived):
     """Also one that came by a link which that token had made, and by a link of that session."""
     token = lived.daemon.token(OPERATOR, operator=True)
@@ -96,6 +101,7 @@ def test_guessing_is_slowed_down_and_a_right_token_still_works(lived):
     assert enter(lived, token=lived.daemon.token(OPERATOR, operator=True)).status_code == 303
 
 
+@promise("daemon.cross-site")
 @pytest.mark.parametrize(
     ("wanted", "leads"),
     [

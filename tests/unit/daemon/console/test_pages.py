@@ -11,6 +11,7 @@ from palyra.daemon.routes import Who
 from palyra.daemon.table import ROUTES
 from tests.consoles import ANSI, BIDI, HOSTILE, IMAGE, LONG_LINE, SCRIPT
 from tests.markup import Markup
+from tests.promises import promise
 
 MAX_PAGE_BYTES = 512 * 1024
 PLAIN = [
@@ -45,6 +46,7 @@ def test_every_page_is_sound_html_with_labels_and_landmarks(pages):
     assert {path: problems for path, problems in found.items() if problems} == {}
 
 
+@promise("daemon.console-output")
 def test_every_page_forbids_what_it_does_not_need(pages):
     for path, page in pages.items():
         policy = page.headers["content-security-policy"]
@@ -61,11 +63,13 @@ def test_every_page_forbids_what_it_does_not_need(pages):
         }
 
 
+@promise("daemon.console-output")
 def test_a_nonce_is_used_once(lived):
     found = {lived.page("/console/login", session=("", "")).headers["content-security-policy"] for _ in range(5)}
     assert len(found) == 5
 
 
+@promise("daemon.console-output")
 def test_scripts_and_markup_of_tools_are_text(pages):
     for path, page in pages.items():
         for hostile in (SCRIPT, IMAGE, "<b>first</b>", "</pre></textarea>"):
@@ -73,12 +77,14 @@ def test_scripts_and_markup_of_tools_are_text(pages):
         assert "49{% raw %}" not in page.text, f"{path}: a tool's text was taken for a template"
 
 
+@promise("daemon.console-output")
 def test_control_and_bidi_characters_are_spelled_out(pages):
     for path, page in pages.items():
         hidden = {c for c in page.text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")}
         assert hidden == set(), path
 
 
+@promise("daemon.console-output")
 def test_hostile_output_is_shown_whole_and_readable(lived, pages):
     shown = Markup(pages[f"/calls/{lived.calls['hostile'].call_id}"].text).text
     assert SCRIPT in shown
@@ -94,6 +100,7 @@ def test_what_is_asked_for_is_shown_exactly(lived, pages):
         assert "safe\\u202etxt.exe" in shown
 
 
+@promise("daemon.console-output")
 def test_a_line_of_a_megabyte_is_cut_and_can_be_taken_whole(lived, pages):
     call_id = lived.calls["long"].call_id
     page = pages[f"/calls/{call_id}"]
@@ -147,6 +154,7 @@ def test_who_is_not_logged_in_is_led_to_the_login_page_and_back(lived):
             assert answer.headers["location"].startswith("/console/login"), path
 
 
+@promise("daemon.console-operators")
 def test_an_agent_is_refused_everywhere(lived):
     token = lived.daemon.token("agent:curious")
     for route in ROUTES:
@@ -156,6 +164,7 @@ def test_an_agent_is_refused_everywhere(lived):
             assert answer.status_code == 403, (route.method, path)
 
 
+@promise("daemon.cross-site")
 def test_a_page_that_is_rebound_to_another_name_is_refused(lived):
     """DNS rebinding: the attacker's name points here, and the browser sends it as Host."""
     for host in ("attacker.example", "attacker.example:7142", "localhost.attacker.example", ""):
@@ -163,6 +172,7 @@ def test_a_page_that_is_rebound_to_another_name_is_refused(lived):
         assert answer.status_code == 403, host
 
 
+@promise("daemon.console-output")
 def test_no_template_takes_escaping_away():
     from palyra.daemon.console.rendering import FOLDER, environment
 

@@ -14,6 +14,7 @@ from palyra.inside.wasm.core import CoreRuntime, InvalidModule
 from palyra.inside.wasm.direct import DirectRuntime, usable
 from palyra.inside.wasm.engine import EpochTimer, _Interval, make_engine
 from palyra.inside.wasm.guest import End, EndKind, Grants, GuestCall, StorageRoot
+from tests.promises import promise
 from tests.unit.inside.wasm.guests import ECHO, LOOP, TOO_FAR, Asked, bounds, call, module, wasm
 
 TAKE_ALL = "(call $output (i32.const 64) (call $take (i32.const 64) (i32.const 4096)))"
@@ -52,6 +53,7 @@ def test_a_guest_that_gives_no_output_answers_nothing(runtime: Runtime) -> None:
     assert (end.kind, end.exit_code, end.output) == (EndKind.RETURNED, 3, None)
 
 
+@promise("guest.limits")
 @pytest.mark.parametrize(("guest", "kind", "words"), TOO_FAR)
 def test_too_far_has_an_end_of_its_own(runtime: Runtime, guest: bytes, kind: EndKind, words: str) -> None:
     end = run(runtime, guest, call(gate=Asked({("log", "0"): b""})))
@@ -65,11 +67,13 @@ def test_fuel_taken_away_to_stop_a_guest_is_not_said_to_be_used(runtime: Runtime
     assert end.fuel < 100
 
 
+@promise("guest.hostile-module")
 def test_many_memories_are_refused_at_compile_time(runtime: Runtime) -> None:
     with pytest.raises(InvalidModule, match="multiple memories"):
         run(runtime, wasm('(module (memory 1) (memory 1) (func (export "run") (result i32) (i32.const 0)))'))
 
 
+@promise("guest.forged-values")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -92,6 +96,7 @@ def test_what_does_not_fit_the_surface_is_not_run(runtime: Runtime, text: str, w
     assert words in str(refused.value)
 
 
+@promise("guest.hostile-module")
 def test_text_is_not_taken_for_a_module(runtime: Runtime) -> None:
     """wasmtime would read bytes without the magic as WebAssembly text."""
     with pytest.raises(InvalidModule, match="not a WebAssembly core module"):
@@ -113,6 +118,7 @@ GRANTED = Grants(
 )
 
 
+@promise("guest.forged-values")
 @pytest.mark.parametrize(
     ("function", "numbers"),
     [
@@ -135,11 +141,13 @@ def test_a_secret_that_is_only_injected_cannot_be_read(runtime: Runtime) -> None
     assert answers(runtime, "secret-get", 20_000, grants=GRANTED) == abi.NOT_GRANTED
 
 
+@promise("guest.forged-values")
 def test_a_read_root_takes_no_writes(runtime: Runtime) -> None:
     assert answers(runtime, "storage-put", 30_000, 0, 1, 0, 1, grants=GRANTED) == abi.NOT_GRANTED
     assert answers(runtime, "storage-delete", 30_000, 0, 1, grants=GRANTED) == abi.NOT_GRANTED
 
 
+@promise("guest.forged-values")
 @pytest.mark.parametrize(
     ("pointer", "count"),
     [
@@ -160,6 +168,7 @@ def test_pointers_out_of_bounds_and_negative_lengths_are_answers(runtime: Runtim
     )
 
 
+@promise("guest.forged-values")
 def test_the_bounds_checked_are_those_after_the_memory_grew(runtime: Runtime) -> None:
     grown = module(
         "output",
@@ -168,6 +177,7 @@ def test_the_bounds_checked_are_those_after_the_memory_grew(runtime: Runtime) ->
     assert run(runtime, grown).output == bytes(4)
 
 
+@promise("guest.forged-values")
 @pytest.mark.parametrize("key", ["../x", "/x", "a//b", "a/../b", "..", ".", "a/", "", "a\\b", "a b", "é", "a\\00b"])
 def test_a_storage_key_is_a_name_never_a_path(runtime: Runtime, key: str) -> None:
     length = len(key.replace("\\00", "0").encode())
@@ -208,6 +218,7 @@ def test_the_counting_surface_alone_is_enough(runtime: Runtime) -> None:
     assert run(runtime, guest, call(grants=GRANTED)).exit_code == 20_001
 
 
+@promise("guest.limits")
 def test_bytes_through_the_host_are_bounded(runtime: Runtime) -> None:
     guest = module(
         "input-read",
@@ -262,11 +273,13 @@ def test_two_threads_raising_at_once_never_swap_their_ends(runtime: Runtime) -> 
     assert ends == {"broken": {EndKind.BROKEN}, "storm": {EndKind.QUOTA}}
 
 
+@promise("guest.limits")
 def test_a_host_call_that_takes_the_rest_of_the_time_ends_the_guest(runtime: Runtime) -> None:
     given = GuestCall(input=b"", bounds=bounds(wall_ms=100), grants=GRANTED, gate=Slow())
     assert run(runtime, SENDING, given).kind is EndKind.TIMEOUT
 
 
+@promise("guest.limits")
 def test_a_thread_that_hogs_the_interpreter_does_not_stretch_a_deadline(runtime: Runtime) -> None:
     loaded = runtime.load(runtime.compile(LOOP))
     done = threading.Event()
@@ -361,6 +374,7 @@ def test_the_direct_layer_proves_itself_against_the_wrapper() -> None:
     assert usable()
 
 
+@promise("guest.limits")
 def test_both_layers_end_every_guest_alike() -> None:
     engine = make_engine()
     timer = EpochTimer(engine)
