@@ -8,6 +8,8 @@ from contextlib import suppress
 
 _LISTENS = "0A"
 _TRIED = 32
+_LOOKS = 3
+"""The kernel's table may leave a socket out while others come and go."""
 
 
 def find_free_port(family: int, host: str, port: int) -> int | None:
@@ -23,7 +25,8 @@ def find_free_port(family: int, host: str, port: int) -> int | None:
 def describe_holder(port: int) -> str:
     """Return `process 812, palyra serve`, or an empty string where /proc does not tell this user."""
     try:
-        inodes = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _listening(table, port)}
+        looks = (_listening(table, port) for _ in range(_LOOKS) for table in ("tcp", "tcp6"))
+        inodes = {f"socket:[{inode}]" for inode in next(filter(None, looks), [])}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError):  # another user's, or gone
                 if _has_open(f"/proc/{pid}/fd", inodes):

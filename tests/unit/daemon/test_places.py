@@ -60,6 +60,9 @@ def test_where_nothing_is_known_of_the_holder_the_port_is_still_named(monkeypatc
 
 def test_of_the_holder_no_more_than_its_name_is_shown() -> None:
     """Any other word of it may be a secret."""
-    with subprocess.Popen([sys.executable, "-", "hunter2", "--token", "hunter3"], stdin=subprocess.PIPE) as process:
+    words = [sys.executable, "-c", "print('up', flush=True); input()", "hunter2", "--token", "hunter3"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"  # before it has become the program it has no words
         assert port_holder._name(str(process.pid)) == os.path.basename(sys.executable)
         process.kill()
